@@ -1,0 +1,188 @@
+"""Run the rings of tests, innermost first, and end with one line: ``N passed, N failed, N skipped``.
+
+A ring whose tool is missing gets it from Debian's packages where that is possible (root, or sudo that asks
+nothing); else the ring is skipped, and the last lines say which and why. With REDRIVE_TEST_ALL=1 each such
+skip is a failure. Arguments are passed on to pytest: ``scripts/test.py -k backoff``.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from xml.etree import ElementTree
+
+ROOT = Path(__file__).resolve().parent.parent
+POSTGRES_15 = Path("/usr/lib/postgresql/15/bin")
+# Debian keeps servers out of an ordinary user's PATH.
+SEARCH_PATH = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin", "/usr/local/sbin"])
+# pytest's exit codes: 0 all passed, 1 some failed, 5 nothing collected.
+NO_TESTS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """Something a ring needs, and the Debian package that brings it."""
+
+    name: str
+    package: str
+    found: Callable[[], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Ring:
+    """A folder of tests, what it needs, and whether its tests may run side by side."""
+
+    name: str
+    folder: str
+    needs: tuple[Tool, ...] = ()
+    parallel: bool = False
+    environment: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What one ring came to."""
+
+    ring: str
+    passed: int = 0
+    failed: int = 0
+    skipped: int = 0
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Skip:
+    """A ring that did not run."""
+
+    ring: str
+    reason: str
+
+
+PGBOUNCER = Tool("pgbouncer", "pgbouncer", lambda: shutil.which("pgbouncer", path=SEARCH_PATH) is not None)
+POSTGRES = Tool("Postgres 15", "postgresql-15", (POSTGRES_15 / "initdb").exists)
+
+RINGS = (
+    Ring("unit", "tests/unit", parallel=True),
+    Ring("sql", "tests/sql", parallel=True),
+    Ring(
+        "sql on Postgres 15",
+        "tests/sql",
+        needs=(POSTGRES,),
+        parallel=True,
+        environment=(("REDRIVE_PG_BIN", str(POSTGRES_15)),),
+    ),
+    Ring("process", "tests/process"),
+    Ring("upgrade", "tests/upgrade"),
+    Ring("chaos", "tests/chaos", needs=(PGBOUNCER,)),
+)
+
+
+def choose(rings: Sequence[Ring], missing: Mapping[str, str]) -> tuple[list[Ring], list[Skip]]:
+    """Split `rings` into those that can run and those that cannot; `missing` is tool name -> why it is."""
+    runnable: list[Ring] = []
+    skips: list[Skip] = []
+    for ring in rings:
+        lacking = [tool.name for tool in ring.needs if tool.name in missing]
+        reasons = [f"{name} is missing: {missing[name]}" for name in lacking]
+        if reasons:
+            skips.append(Skip(ring.name, "; ".join(reasons)))
+        else:
+            runnable.append(ring)
+    return runnable, skips
+
+
+def closing(results: Sequence[Result], skips: Sequence[Skip], *, all_or_fail: bool) -> tuple[list[str], int]:
+    """The last lines of a run and its exit code; a ring that did not run counts as one test."""
+    verdict = "FAILED, not run" if all_or_fail else "skipped"
+    lines = [
+        f"{each.ring:<20} {each.passed} passed, {each.failed} failed, {each.skipped} skipped"
+        f"  ({each.seconds:.0f} s)"
+        for each in results
+    ]
+    lines += [f"{each.ring:<20} {verdict}: {each.reason}" for each in skips]
+    passed = sum(each.passed for each in results)
+    failed = sum(each.failed for each in results) + (len(skips) if all_or_fail else 0)
+    skipped = sum(each.skipped for each in results) + (0 if all_or_fail else len(skips))
+    lines.append(f"{passed} passed, {failed} failed, {skipped} skipped")
+    return lines, 1 if failed else 0
+
+
+def count(ring: str, report: str | None, code: int, seconds: float, *, filtered: bool) -> Result:
+    """Read pytest's JUnit report. What ended without a full report, or ran no test at all, has failed."""
+    if code == NO_TESTS and filtered:
+        return Result(ring, seconds=seconds)
+    if report is None:
+        return Result(ring, failed=1, seconds=seconds)
+    total = failed = skipped = 0
+    for suite in ElementTree.fromstring(report).iter("testsuite"):
+        total += int(suite.get("tests", 0))
+        failed += int(suite.get("failures", 0)) + int(suite.get("errors", 0))
+        skipped += int(suite.get("skipped", 0))
+    passed = max(total - failed - skipped, 0)
+    if code != 0 and failed == 0:
+        failed = 1
+    return Result(ring, passed, failed, skipped, seconds)
+
+
+def fetch(tools: Sequence[Tool]) -> dict[str, str]:
+    """Install the tools that are missing; answer those that still are, each with the reason."""
+    missing: dict[str, str] = {}
+    for tool in dict.fromkeys(tools):
+        if tool.found():
+            continue
+        print(f"installing {tool.name} (Debian package {tool.package})", flush=True)
+        reason = apt_install(tool.package)
+        if not tool.found():
+            missing[tool.name] = reason or f"package {tool.package} did not bring it"
+    return missing
+
+
+def apt_install(package: str) -> str | None:
+    """None when `package` is installed, else why it is not."""
+    if shutil.which("apt-get") is None:
+        return f"no apt-get here; install {package} yourself"
+    command = [str(ROOT / "scripts" / "apt-install"), package]
+    if os.geteuid() != 0:
+        if shutil.which("sudo") is None:
+            return f"not root, and no sudo; install {package} yourself"
+        command = ["sudo", "-n", *command]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    if done.returncode == 0:
+        return None
+    said = [line for line in done.stderr.splitlines() if line.strip()]
+    return said[-1] if said else f"apt-get ended with {done.returncode}"
+
+
+def run(ring: Ring, arguments: Sequence[str], folder: Path) -> Result:
+    """Run one ring in a pytest of its own, its output straight to the terminal."""
+    print(f"\n== {ring.name} ({ring.folder})", flush=True)
+    report = folder / f"{ring.name}.xml"
+    command = [sys.executable, "-m", "pytest", ring.folder, f"--junitxml={report}"]
+    command += ["-n", "2"] if ring.parallel else []
+    # A database that a developer's shell points to is never the tests' own.
+    ours = {k: v for k, v in os.environ.items() if k not in {"DATABASE_URL", "REDRIVE_DATABASE_URL"}}
+    environment = {**ours, "PATH": SEARCH_PATH, **dict(ring.environment)}
+    start = time.monotonic()
+    code = subprocess.run([*command, *arguments], cwd=ROOT, env=environment, check=False).returncode
+    written = report.read_text() if report.exists() else None
+    return count(ring.name, written, code, time.monotonic() - start, filtered=bool(arguments))
+
+
+def main(arguments: Sequence[str]) -> int:
+    runnable, skips = choose(RINGS, fetch([tool for ring in RINGS for tool in ring.needs]))
+    with tempfile.TemporaryDirectory(prefix="redrive-tests-") as folder:
+        results = [run(ring, arguments, Path(folder)) for ring in runnable]
+    lines, code = closing(results, skips, all_or_fail=os.environ.get("REDRIVE_TEST_ALL") == "1")
+    print("\n" + "\n".join(lines), flush=True)
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
