@@ -99,7 +99,10 @@ def choose(rings: Sequence[Ring], missing: Mapping[str, str]) -> tuple[list[Ring
 
 
 def closing(results: Sequence[Result], skips: Sequence[Skip], *, all_or_fail: bool) -> tuple[list[str], int]:
-    """The last lines of a run and its exit code; a ring that did not run counts as one test."""
+    """The last lines of a run and its exit code; a ring that did not run counts as one test.
+
+    A run in which nothing passed has failed too: its selection was a slip.
+    """
     verdict = "FAILED, not run" if all_or_fail else "skipped"
     lines = [
         f"{each.ring:<20} {each.passed} passed, {each.failed} failed, {each.skipped} skipped"
@@ -111,7 +114,7 @@ def closing(results: Sequence[Result], skips: Sequence[Skip], *, all_or_fail: bo
     failed = sum(each.failed for each in results) + (len(skips) if all_or_fail else 0)
     skipped = sum(each.skipped for each in results) + (0 if all_or_fail else len(skips))
     lines.append(f"{passed} passed, {failed} failed, {skipped} skipped")
-    return lines, 1 if failed else 0
+    return lines, 1 if failed or not passed else 0
 
 
 def count(ring: str, report: str | None, code: int, seconds: float, *, filtered: bool) -> Result:
@@ -164,7 +167,7 @@ def run(ring: Ring, arguments: Sequence[str], folder: Path) -> Result:
     """Run one ring in a pytest of its own, its output straight to the terminal."""
     print(f"\n== {ring.name} ({ring.folder})", flush=True)
     report = folder / f"{ring.name}.xml"
-    command = [sys.executable, "-m", "pytest", ring.folder, f"--junitxml={report}"]
+    command = [sys.executable, "-m", "pytest", ring.folder, "-q", "--no-header", f"--junitxml={report}"]
     command += ["-n", "2"] if ring.parallel else []
     # A database that a developer's shell points to is never the tests' own.
     ours = {k: v for k, v in os.environ.items() if k not in {"DATABASE_URL", "REDRIVE_DATABASE_URL"}}

@@ -89,6 +89,10 @@ class TestTheClosingLines:
         lines, code = runner.closing([Result("a", 5, 1, 0)], [], all_or_fail=False)
         assert (lines[-1], code) == ("5 passed, 1 failed, 0 skipped", 1)
 
+    def test_a_run_in_which_nothing_passed_has_failed(self) -> None:
+        lines, code = runner.closing([Result("a"), Result("b")], [], all_or_fail=False)
+        assert (lines[-1], code) == ("0 passed, 0 failed, 0 skipped", 1)
+
     def test_a_skipped_ring_is_counted_and_named_with_its_reason(self) -> None:
         lines, code = runner.closing([Result("a", 5)], SKIP, all_or_fail=False)
         assert (lines[-1], code) == ("5 passed, 0 failed, 1 skipped", 0)
