@@ -103,7 +103,7 @@ class TestWhatIsTaken:
         with pytest.raises(PayloadError, match="nested beyond 200 levels"):
             encode([value])
         assert decode(encode_many([value], count=10)[0].text) == [value]
-        with pytest.raises(PayloadError, match="message 0: .*nested beyond 200 levels"):
+        with pytest.raises(PayloadError, match=r"message 0: .*nested beyond 200 levels"):
             encode_many([[value]], count=10)
 
 
