@@ -1,0 +1,29 @@
+-- _apply_policy: write the effective policy, and what pgmq's layout offers, into the columns that claim and settle read.
+create function redrive._apply_policy(p_queue text) returns void
+language plpgsql set search_path = ''
+as $$
+declare
+    p jsonb := redrive.queue_policy(p_queue);
+    v_table oid := to_regclass(format('pgmq.%I', 'q_' || p_queue));
+begin
+    update redrive.queue q
+       set max_attempts = (p ->> 'max_attempts')::integer,
+           visibility_timeout = (p ->> 'visibility_timeout')::numeric,
+           timeout = (p ->> 'timeout')::numeric,
+           backoff_base = (p -> 'backoff' ->> 'base')::numeric,
+           backoff_factor = (p -> 'backoff' ->> 'factor')::numeric,
+           backoff_cap = (p -> 'backoff' ->> 'cap')::numeric,
+           backoff_jitter = (p -> 'backoff' ->> 'jitter')::numeric,
+           concurrency = (p ->> 'concurrency')::integer,
+           single_flight = (p ->> 'single_flight')::boolean,
+           key_field = nullif(p ->> 'key_field', ''),
+           key_retention = (p ->> 'key_retention')::numeric,
+           archive = (p ->> 'archive')::boolean,
+           notify = (p ->> 'notify')::boolean,
+           paused = (p ->> 'paused')::boolean,
+           has_headers = redrive._has_column(v_table, 'headers'),
+           has_last_read_at = redrive._has_column(v_table, 'last_read_at')
+     where q.queue = p_queue;
+end
+$$;
+revoke all on function redrive._apply_policy(text) from public;

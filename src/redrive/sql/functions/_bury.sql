@@ -1,0 +1,40 @@
+-- _bury: messages whose rows the caller holds become dead letters with their whole history, in the caller's transaction.
+-- No dead-letter queue: they are put back for five minutes and nothing else waits (they count as parked). Returns how many died.
+create function redrive._bury(q redrive.queue, p_ids bigint[], p_reasons text[]) returns integer
+language plpgsql set search_path = ''
+as $$
+declare
+    v_now timestamptz := redrive.clock();
+    v_buried integer;
+begin
+    if p_ids is null then
+        return 0;
+    elsif to_regclass(format('pgmq.%I', 'q_' || q.queue || '_dlq')) is null then
+        execute format('update pgmq.%I m set vt = $2 + interval ''5 minutes'' %s where m.msg_id = any ($1)', 'q_' || q.queue,
+                       case when q.has_headers
+                            then ', headers = coalesce(m.headers, ''{}'') || jsonb_build_object(''x-redrive-settled'', m.read_ct)' else '' end)
+          using p_ids, v_now;
+        return 0;
+    end if;
+    execute format($q$
+        insert into pgmq.%I (vt, message)
+        select $3, jsonb_build_object(
+                   'original_msg_id', m.msg_id, 'read_ct', m.read_ct, 'enqueued_at', m.enqueued_at, 'dead_lettered_at', $3,
+                   'payload', m.message, 'attempts', %s, 'reason', r.reason, 'error', f.error, 'failures', coalesce(f.failures, '[]'),
+                   'headers', %s, 'key', %s,
+                   'generation', coalesce((%s ->> 'x-redrive-generation')::integer, 0),
+                   'origin', coalesce((%s ->> 'x-redrive-origin')::bigint, m.msg_id))
+          from pgmq.%I m
+          join unnest($1, $2) r(id, reason) on r.id = m.msg_id
+          left join lateral redrive._failures($4, m.msg_id) f on true
+         where m.msg_id = any ($1)
+         order by m.msg_id $q$,
+        'q_' || q.queue || '_dlq', redrive._part(q, 'attempt'), redrive._part(q, 'headers'), redrive._part(q, 'key'),
+        redrive._part(q, 'headers'), redrive._part(q, 'headers'), 'q_' || q.queue)
+      using p_ids, p_reasons, v_now, q.queue;
+    get diagnostics v_buried = row_count;
+    perform redrive._finish(q, p_ids, 'dead', null);
+    return v_buried;
+end
+$$;
+revoke all on function redrive._bury(redrive.queue, bigint[], text[]) from public;

@@ -1,0 +1,23 @@
+-- _judge_missing: reports whose message could not be locked: somebody's transaction holds it (locked), this very delivery
+-- ended it before (repeat: an answer was lost with its connection), or it is gone (lost).
+create function redrive._judge_missing(q redrive.queue, p_ids bigint[], p_cts integer[], p_verdicts text[]) returns text[]
+language plpgsql set search_path = ''
+as $$
+declare
+    v_missing bigint[] := array(select v.id from unnest(p_ids, p_verdicts) v(id, verdict) where v.verdict is null);
+    v_there bigint[];
+    v_ended bigint[];
+    v_enders integer[];
+begin
+    execute format('select array_agg(m.msg_id) from pgmq.%I m where m.msg_id = any ($1)', 'q_' || q.queue) into v_there using v_missing;
+    execute format('select array_agg(m.msg_id), array_agg(coalesce((%s ->> ''x-redrive-late'')::integer, m.read_ct))
+                      from pgmq.%I m where m.msg_id = any ($1)', redrive._part(q, 'headers'), 'a_' || q.queue)
+       into v_ended, v_enders using v_missing;
+    return array(
+        select coalesce(v.verdict, case when v.id = any (v_there) then 'locked' when e.ender = v.ct then 'repeat' else 'lost' end)
+          from unnest(p_ids, p_cts, p_verdicts) with ordinality v(id, ct, verdict, n)
+          left join unnest(v_ended, v_enders) e(id, ender) on e.id = v.id
+         order by v.n);
+end
+$$;
+revoke all on function redrive._judge_missing(redrive.queue, bigint[], integer[], text[]) from public;

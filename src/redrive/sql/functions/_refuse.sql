@@ -1,0 +1,9 @@
+-- _refuse: raise 22023 (invalid argument) with the given sentence.
+create function redrive._refuse(p_sentence text) returns void
+language plpgsql set search_path = ''
+as $$
+begin
+    raise exception '%', p_sentence using errcode = '22023';
+end
+$$;
+revoke all on function redrive._refuse(text) from public;

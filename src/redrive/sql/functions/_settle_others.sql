@@ -1,0 +1,55 @@
+-- _settle_others: the reports that are not done: failures into the history, messages back with their delay or dead, keys freed.
+create function redrive._settle_others(
+    q redrive.queue, j redrive._judged, p_ids bigint[], p_cts integer[], p_outcomes text[], p_delays numeric[], p_error_types text[],
+    p_errors text[], p_tracebacks text[], p_durations numeric[], p_worker text,
+    out failed integer, out dead integer, out given_back integer)
+language plpgsql set search_path = ''
+as $$
+declare
+    v_now timestamptz := redrive.clock();
+    v_ids bigint[];
+    v_outcomes text[];
+    v_delays double precision[];
+    v_dead bigint[];
+    v_reasons text[];
+    v_keys text[];
+    v_owners bigint[];
+begin
+    execute format($q$
+        insert into redrive.attempt (queue, msg_id, read_ct, attempt, at, worker, duration, error_type, error, traceback)
+        select $1, m.msg_id, m.read_ct, %s, $2, $3, r.duration, left(coalesce(r.error_type, r.outcome), 200), left(r.error, 4000), left(r.traceback, 16000)
+          from unnest($4, $5, $6, $7, $8, $9, $10::double precision[]) r(id, ct, outcome, error_type, error, traceback, duration)
+          join unnest($11, $12, $13) v(id, ct, verdict) on v.id = r.id and v.ct = r.ct and v.verdict in ('ok', 'dead')
+          join pgmq.%I m on m.msg_id = r.id
+         where r.outcome not in ('done', 'snooze')
+        on conflict do nothing $q$, redrive._part(q, 'attempt'), 'q_' || q.queue)
+      using q.queue, v_now, p_worker, p_ids, p_cts, p_outcomes, p_error_types, p_errors, p_tracebacks, p_durations, j.ids, j.cts, j.verdicts;
+    select array_agg(r.id) filter (where v.verdict = 'ok'), array_agg(r.outcome) filter (where v.verdict = 'ok'),
+           array_agg(r.delay::double precision) filter (where v.verdict = 'ok'),
+           array_agg(r.id) filter (where v.verdict = 'dead'),
+           array_agg(case r.outcome when 'reject' then 'rejected' when 'retry' then 'failed' else r.outcome end) filter (where v.verdict = 'dead'),
+           coalesce(count(*) filter (where r.outcome <> 'snooze'), 0), coalesce(count(*) filter (where r.outcome = 'snooze'), 0)
+      into v_ids, v_outcomes, v_delays, v_dead, v_reasons, failed, given_back
+      from unnest(p_ids, p_cts, p_outcomes, p_delays) r(id, ct, outcome, delay)
+      join unnest(j.ids, j.cts, j.verdicts) v(id, ct, verdict) on v.id = r.id and v.ct = r.ct
+     where v.verdict in ('ok', 'dead') and r.outcome <> 'done';
+    execute format($q$
+        with back as (
+            update pgmq.%I m
+               set vt = $4 + make_interval(secs => coalesce(r.delay, redrive.backoff(%s, $5, $6, $7, $8)::double precision)) %s
+              from unnest($1, $2, $3) r(id, outcome, delay) where m.msg_id = r.id
+            returning m.*)
+        select array_agg(%s), array_agg(m.msg_id) from back m where %s is not null $q$,
+        'q_' || q.queue, redrive._part(q, 'attempt'),
+        case when q.has_headers then format(
+            ', headers = coalesce(m.headers, ''{}'') || jsonb_build_object(''x-redrive-settled'', m.read_ct)
+               || case when r.outcome = ''snooze'' then jsonb_build_object(''x-redrive-credit'', %s + 1) else ''{}'' end', redrive._part(q, 'credit'))
+        else '' end, redrive._part(q, 'key'), redrive._part(q, 'key'))
+       into v_keys, v_owners using v_ids, v_outcomes, v_delays, v_now, q.backoff_base, q.backoff_factor, q.backoff_cap, q.backoff_jitter;
+    if v_keys is not null then
+        perform redrive._free_keys(q.queue, v_keys, v_owners);
+    end if;
+    dead := redrive._bury(q, v_dead, v_reasons);
+end
+$$;
+revoke all on function redrive._settle_others(redrive.queue, redrive._judged, bigint[], integer[], text[], numeric[], text[], text[], text[], numeric[], text) from public;
