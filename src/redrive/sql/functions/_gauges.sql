@@ -1,0 +1,36 @@
+-- _gauges: the numbers of one queue. Ready and waiting are counted along the vt index, soonest first, to 10,000.
+create function redrive._gauges(q redrive.queue, out ready bigint, out delayed bigint, out in_flight bigint, out dead bigint, out parked bigint,
+                                out oldest_ready_age_sec double precision, out max_attempt integer, out last_done_at timestamptz, out more boolean)
+language plpgsql set search_path = ''
+as $$
+declare
+    v_now timestamptz := redrive.clock();
+    v_dlq text := 'q_' || q.queue || '_dlq';
+    v_waiting bigint;
+    v_oldest timestamptz;
+    v_spent bigint;
+begin
+    execute format('select count(*), min(m.vt) from (select m.vt from pgmq.%I m where m.vt <= $1 order by m.vt limit 10000) m', 'q_' || q.queue)
+       into ready, v_oldest using v_now;
+    execute format('select count(*), count(*) filter (where m.running), max(m.attempt), count(*) filter (where m.attempt >= $2 and not m.running)
+                      from (select m.read_ct > %s as running, %s as attempt from pgmq.%I m where m.vt > $1 order by m.vt limit 10000) m',
+                   redrive._part(q, 'settled'), redrive._part(q, 'attempt'), 'q_' || q.queue)
+       into v_waiting, in_flight, max_attempt, v_spent using v_now, q.max_attempts;
+    execute format('select greatest($1, max(m.attempt)) from (select %s as attempt from pgmq.%I m where m.vt <= $2 order by m.vt limit 1000) m',
+                   redrive._part(q, 'attempt'), 'q_' || q.queue)
+       into max_attempt using max_attempt, v_now;
+    delayed := v_waiting - in_flight;
+    if to_regclass(format('pgmq.%I', v_dlq)) is null then
+        dead := 0;
+        parked := v_spent;
+    else
+        execute format('select count(*) from (select from pgmq.%I limit 10000) m', v_dlq) into dead;
+        parked := 0;
+    end if;
+    oldest_ready_age_sec := greatest(extract(epoch from v_now - v_oldest), 0);
+    execute format('select max(m.archived_at) from pgmq.%I m', 'a_' || q.queue) into last_done_at;
+    more := greatest(ready, v_waiting, dead) >= 10000;
+    max_attempt := coalesce(max_attempt, 0);
+end
+$$;
+revoke all on function redrive._gauges(redrive.queue) from public;

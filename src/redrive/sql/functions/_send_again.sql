@@ -1,0 +1,33 @@
+-- _send_again: the locked dead letters leave for the queue they came from, and are kept in the dead-letter archive as redriven.
+create function redrive._send_again(q redrive.queue, p_dead bigint[], p_patch jsonb, p_patched boolean, out dead bigint[], out new bigint[])
+language plpgsql set search_path = ''
+as $$
+declare
+    v_now timestamptz := redrive.clock();
+    v_keys text[];
+    v_headers text := '(coalesce(nullif(g.message -> ''headers'', ''null''), ''{}'')
+            - array[''x-redrive-credit'', ''x-redrive-settled'', ''x-redrive-isolated'', ''x-redrive-late''])
+        || jsonb_build_object(''x-redrive-generation'', coalesce((g.message ->> ''generation'')::integer, 0) + 1,
+                              ''x-redrive-origin'', coalesce(g.message -> ''origin'', g.message -> ''original_msg_id''))';
+begin
+    if p_dead is null then
+        return;
+    end if;
+    -- The new id is taken first, so that the old letter and the new message can be told of each other in one statement.
+    execute format($q$
+        with gone as (
+                 select g.msg_id, nextval(pg_get_serial_sequence('pgmq.%I', 'msg_id')) as new_id, g.message
+                   from (select m.msg_id, m.message from pgmq.%I m where m.msg_id = any ($1) order by m.msg_id) g),
+             sent as (
+                 insert into pgmq.%I (msg_id, vt, message%s) overriding system value
+                 select g.new_id, $2, case when $4 then (g.message -> 'payload') || $3 else g.message -> 'payload' end %s from gone g)
+        select array_agg(g.msg_id), array_agg(g.new_id), array_agg(g.message ->> 'key') from gone g $q$,
+        'q_' || q.queue, 'q_' || q.queue || '_dlq', 'q_' || q.queue,
+        case when q.has_headers then ', headers' else '' end, case when q.has_headers then ', ' || v_headers else '' end)
+       into dead, new, v_keys using p_dead, v_now, p_patch, p_patched;
+    perform redrive._close_dead(q, p_dead, 'redriven');
+    perform redrive._remember_sent(q.queue, k.key, k.id) from unnest(v_keys, new) k(key, id) where k.key is not null;
+    perform redrive._wake(q.queue);
+end
+$$;
+revoke all on function redrive._send_again(redrive.queue, bigint[], jsonb, boolean) from public;

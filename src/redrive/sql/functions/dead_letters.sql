@@ -1,0 +1,32 @@
+-- dead_letters: a page of a queue's dead letters in the order of their ids, after p_after. Without a queue: of every queue,
+-- p_limit each. An envelope written by hand after the article's recipe reads as well, with what it lacks null.
+-- part: operate, read
+create function redrive.dead_letters(p_queue text default null, p_after bigint default null, p_limit integer default 100)
+returns table (queue text, dead_id bigint, original_msg_id bigint, read_ct integer, enqueued_at timestamptz, dead_lettered_at timestamptz,
+               payload jsonb, attempts integer, reason text, error text, failures jsonb, headers jsonb, key text, generation integer, origin bigint)
+language plpgsql security definer set search_path = ''
+as $$
+#variable_conflict use_column
+declare
+    v_queue text;
+begin
+    if p_limit is null or p_limit < 1 then
+        perform redrive._refuse(format('limit is %s; it must be a whole number >= 1', coalesce(p_limit::text, 'null')));
+    elsif p_queue is not null and not exists (select from redrive.queue q where q.queue = p_queue) then
+        perform redrive._no_queue(p_queue);
+    end if;
+    for v_queue in select q.queue from redrive.queue q where p_queue is null or q.queue = p_queue order by q.queue loop
+        continue when to_regclass(format('pgmq.%I', 'q_' || v_queue || '_dlq')) is null;
+        return query execute format($q$
+            select $1, m.msg_id, (m.message ->> 'original_msg_id')::bigint, (m.message ->> 'read_ct')::integer,
+                   (m.message ->> 'enqueued_at')::timestamptz, coalesce((m.message ->> 'dead_lettered_at')::timestamptz, m.enqueued_at),
+                   m.message -> 'payload', coalesce((m.message ->> 'attempts')::integer, (m.message ->> 'read_ct')::integer),
+                   m.message ->> 'reason', m.message ->> 'error', m.message -> 'failures', nullif(m.message -> 'headers', 'null'),
+                   m.message ->> 'key', coalesce((m.message ->> 'generation')::integer, 0),
+                   coalesce((m.message ->> 'origin')::bigint, (m.message ->> 'original_msg_id')::bigint)
+              from pgmq.%I m where m.msg_id > coalesce($2, 0) order by m.msg_id limit $3 $q$, 'q_' || v_queue || '_dlq')
+          using v_queue, p_after, p_limit;
+    end loop;
+end
+$$;
+revoke all on function redrive.dead_letters(text, bigint, integer) from public;
