@@ -1,10 +1,10 @@
 """The SQL files: what they are called, what they say, and who may execute what they create.
 
 tables/NNNN_name.sql    numbered migrations, applied once, in order, never edited after a release
-functions/name.sql      one function each (all overloads of that name), replaced as a whole when the file changes
+functions/name.sql      one function each, all its overloads, replaced as a whole when the file changes
 
-The head of a function file is comment lines: ``-- name: what it does``, and ``-- part: send, work`` when a role
-with one of these parts may execute it. No such line: internal, the name begins with ``_``.
+The head of a function file is comment lines: ``-- name: what it does``, and ``-- part: send, work`` when a
+role with one of these parts may execute it. No such line: internal, and the name begins with ``_``.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def table_files(folder: Path = FOLDER) -> list[SqlFile]:
 
 
 def function_files(folder: Path = FOLDER) -> list[SqlFile]:
-    """The function files by name. Their order means nothing: bodies are not checked while they are created."""
+    """The function files by name. The order means nothing: bodies are not checked while they are created."""
     return _read(folder / "functions")
 
 
