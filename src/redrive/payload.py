@@ -97,13 +97,15 @@ def encode_many(
 def decode(text: str | bytes, *, decimals: bool = False) -> Any:
     """The value of a JSON text from Postgres. Fractions are floats, or `Decimal` with `decimals`.
 
-    Raises `PayloadError` for a text nested too deeply for Python to read.
+    Raises `PayloadError` for a text that is no JSON, or nested too deeply for Python to read.
     """
     number = Decimal if decimals else None
     try:
         return json.loads(text, parse_float=number)
     except RecursionError:
         raise PayloadError("$", "nested too deeply to be read") from None
+    except json.JSONDecodeError as error:
+        raise PayloadError("$", f"is no JSON: {error}") from None
     except ValueError:
         # Python refuses int(text) beyond 4,300 digits; a number in jsonb may have 131,072.
         return json.loads(text, parse_float=number, parse_int=_exact_int)
@@ -130,7 +132,7 @@ def encode_headers(headers: object) -> str | None:
 
 
 def check_text(value: object, name: str, *, most: int) -> str:
-    """Return `value` when it is text that Postgres can hold, of 1 to `most` bytes.
+    """Return `value` when it is text that Postgres can hold, of 1 to `most` characters.
 
     Raises `InvalidArgument`.
     """
@@ -138,20 +140,28 @@ def check_text(value: object, name: str, *, most: int) -> str:
         raise InvalidArgument(f"{name} must be text, not {type(value).__name__}")
     if problem := _text_problem(value):
         raise InvalidArgument(f"{name} {problem}")
-    if not 1 <= _size(value) <= most:
-        raise InvalidArgument(f"{name} is {_size(value):,} bytes long; it must be 1 to {most:,}; shorten it")
+    if not 1 <= len(value) <= most:
+        raise InvalidArgument(f"{name} is {len(value)} characters; it must have 1 to {most}")
     return value
 
 
+def problems(error: ValidationError) -> list[tuple[str, str]]:
+    """A pydantic error as (path, problem) pairs. Without the values: they may be secrets."""
+    found: list[tuple[str, str]] = []
+    for each in error.errors(include_url=False, include_context=False, include_input=False):
+        path = "$"
+        for step in each["loc"]:
+            path = _into(path, step)
+        found.append((path, each["msg"]))
+    return found
+
+
 def refusal(error: ValidationError, index: int | None = None) -> PayloadError:
-    """A pydantic error as a `PayloadError`: the first path, and what is wrong there and elsewhere."""
-    problems = error.errors(include_url=False, include_context=False, include_input=False)
-    path = "$"
-    for step in problems[0]["loc"]:
-        path = _into(path, step)
-    more = len(problems) - 1
-    extra = f" (and {more} more {'problem' if more == 1 else 'problems'})" if more else ""
-    return PayloadError(path, f"{problems[0]['msg']}{extra}", index=index)
+    """A pydantic error as a `PayloadError`: the first path and problem, and how many more there are."""
+    found = problems(error)
+    path, problem = found[0]
+    more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
+    return PayloadError(path, f"{problem}{more}", index=index)
 
 
 # --- the fast way: the C encoder, and None when a second look is needed ---

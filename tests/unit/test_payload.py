@@ -205,9 +205,8 @@ class TestText:
         ("value", "problem"),
         [
             (1, "must be text, not int"),
-            ("", "must be 1 to 10"),
-            ("a" * 11, "11 bytes long"),
-            ("é" * 6, "12 bytes long"),
+            ("", "is 0 characters; it must have 1 to 10"),
+            ("é" * 11, "is 11 characters"),
             ("a\0", "NUL"),
             ("\ud800", "surrogate"),
         ],

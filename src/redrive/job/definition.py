@@ -1,0 +1,180 @@
+"""JobDefinition: a queue, its handler, and how payloads become the handler's argument."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, cast, get_args
+
+from pydantic import TypeAdapter, ValidationError
+from pydantic.errors import PydanticUserError
+
+from redrive import payload as payloads
+from redrive.errors import ConfigError, PayloadError, RedriveError
+from redrive.job.given import Job, SyncJob
+from redrive.policy import QueuePolicy
+
+# JSON's own containers: read with exact numbers, written as strictly as a payload without a type.
+_PLAIN_TYPES = (
+    dict,
+    list,
+    dict[str, Any],
+    dict[str, object],
+    Mapping[str, Any],
+    Mapping[str, object],
+    list[Any],
+)
+_NO_TYPE = (inspect.Parameter.empty, Any, object)
+_POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+_RULE = "a handler takes (payload), (payload, job), (job) or nothing"
+_MOST_PROBLEMS = 20
+
+
+class Malformed(RedriveError):
+    """A payload that does not fit the handler's type."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class JobDefinition:
+    """A queue and the handler of its messages."""
+
+    queue: str
+    handler: Callable[..., Any]
+    policy: QueuePolicy
+    is_async: bool
+    wants_payload: bool
+    wants_job: bool
+    payload_type: Any = Any
+    decimals: bool = False
+    _adapter: TypeAdapter[Any] | None = field(default=None, repr=False)
+
+    @classmethod
+    def of(
+        cls, queue: str, handler: Callable[..., Any], policy: QueuePolicy, *, decimals: bool = False
+    ) -> JobDefinition:
+        """Read the handler's signature. Raises `ConfigError` naming the function."""
+        payload, job = _parameters(handler)
+        return cls(
+            queue=queue,
+            handler=handler,
+            policy=policy,
+            is_async=inspect.iscoroutinefunction(handler),
+            wants_payload=payload is not None,
+            wants_job=job is not None,
+            payload_type=Any if payload is None else payload.annotation,
+            decimals=decimals,
+            _adapter=None if payload is None else _adapter(handler, payload.annotation),
+        )
+
+    @property
+    def name(self) -> str:
+        """The handler's module and name, and where it stands."""
+        return _name(self.handler)
+
+    def arguments(self, payload: object, job: Job | SyncJob | None) -> tuple[object, ...]:
+        """What to call the handler with."""
+        return ((payload,) if self.wants_payload else ()) + ((job,) if self.wants_job else ())
+
+    def decode(self, text: str) -> object:
+        """The handler's argument from a message's JSON text. Raises `Malformed` with what does not fit."""
+        try:
+            return self._validated(text)
+        except ValidationError as error:
+            raise Malformed(_misfit(self.payload_type, error)) from error
+        except PayloadError as error:
+            raise Malformed(str(error)) from error
+
+    def plain(self, value: object, index: int | None = None) -> object:
+        """`value`, checked against the declared type, as plain JSON values. Raises `PayloadError`."""
+        if self._adapter is None:
+            return value
+        try:
+            valid = self._adapter.validate_python(value, by_alias=True, by_name=True)
+        except ValidationError as error:
+            raise payloads.refusal(error, index) from error
+        return valid if self._is_plain else self._adapter.dump_python(valid, mode="json", by_alias=True)
+
+    @property
+    def _is_plain(self) -> bool:
+        return self.payload_type in _PLAIN_TYPES
+
+    def _validated(self, text: str) -> object:
+        if self._adapter is None:
+            return payloads.decode(text, decimals=self.decimals)
+        if not self.decimals and not self._is_plain:
+            # In JSON mode a strict model takes what JSON has no type for, such as UUIDs.
+            try:
+                return self._adapter.validate_json(text, by_alias=True, by_name=True)
+            except ValidationError as error:
+                # Postgres' JSON is sound: pydantic's reader only refuses integers of thousands of digits.
+                if error.errors(include_url=False)[0]["type"] != "json_invalid":
+                    raise
+        value = payloads.decode(text, decimals=self.decimals)
+        return self._adapter.validate_python(value, by_alias=True, by_name=True)
+
+
+def _parameters(
+    handler: Callable[..., Any],
+) -> tuple[inspect.Parameter | None, inspect.Parameter | None]:
+    """The parameters for the payload and for the job."""
+    name = _name(handler)
+    try:
+        signature = inspect.signature(handler, eval_str=True)
+    except NameError as error:
+        raise ConfigError(
+            f"{name}: the type {error.name!r} in its signature cannot be found; define it at module level"
+        ) from error
+    if inspect.isgeneratorfunction(handler) or inspect.isasyncgenfunction(handler):
+        raise ConfigError(f"{name} is a generator; a handler returns, it does not yield")
+    # A keyword-only parameter with a default is the function's own affair.
+    wanted = [p for p in signature.parameters.values() if p.kind in _POSITIONAL or p.default is p.empty]
+    if any(p.kind not in _POSITIONAL for p in wanted) or len(wanted) > 2:
+        raise ConfigError(f"{name}{signature}: {_RULE}")
+    job = wanted[-1] if wanted and _is_job(wanted[-1]) else None
+    rest = [p for p in wanted if p is not job]
+    if len(rest) > 1 or any(_is_job(p) for p in rest):
+        raise ConfigError(f"{name}{signature}: {_RULE}, in this order, the job annotated as Job")
+    if job is not None and SyncJob in _alternatives(job) and inspect.iscoroutinefunction(handler):
+        raise ConfigError(f"{name}: an `async def` handler is given a Job, not a SyncJob; annotate it so")
+    return (rest[0] if rest else None), job
+
+
+def _is_job(parameter: inspect.Parameter) -> bool:
+    if parameter.annotation is parameter.empty:
+        return parameter.name == "job"
+    return any(each in (Job, SyncJob) for each in _alternatives(parameter))
+
+
+def _alternatives(parameter: inspect.Parameter) -> tuple[Any, ...]:
+    return get_args(parameter.annotation) or (parameter.annotation,)
+
+
+def _adapter(handler: Callable[..., Any], annotation: Any) -> TypeAdapter[Any] | None:
+    if annotation in _NO_TYPE:
+        return None
+    try:
+        return TypeAdapter(annotation)
+    except PydanticUserError as error:
+        shown = _type_name(annotation)
+        raise ConfigError(
+            f"{_name(handler)}: pydantic cannot read the type {shown}: {error.message}"
+        ) from error
+
+
+def _misfit(payload_type: Any, error: ValidationError) -> str:
+    found = [f"{path}: {problem}" for path, problem in payloads.problems(error)]
+    if (more := len(found) - _MOST_PROBLEMS) > 0:
+        found[_MOST_PROBLEMS:] = [f"and {more} more"]
+    return "\n".join([f"the payload does not fit {_type_name(payload_type)}", *found])
+
+
+def _type_name(annotation: Any) -> str:
+    return cast("str", getattr(annotation, "__name__", None) or str(annotation))
+
+
+def _name(handler: Callable[..., Any]) -> str:
+    inner = inspect.unwrap(handler)
+    name = f"{inner.__module__}.{getattr(inner, '__qualname__', type(inner).__qualname__)}"
+    code = getattr(inner, "__code__", None)
+    return f"{name} (line {code.co_firstlineno})" if code else name
