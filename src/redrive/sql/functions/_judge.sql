@@ -1,5 +1,6 @@
 -- _judge: lock the reported messages (by id, skipping what others hold) and decide what each report is worth.
-create function redrive._judge(q redrive.queue, p_ids bigint[], p_cts integer[], p_outcomes text[], p_durations numeric[])
+-- p_done: ids that have ended already in this call.
+create function redrive._judge(q redrive.queue, p_ids bigint[], p_cts integer[], p_outcomes text[], p_durations numeric[], p_done bigint[])
 returns redrive._judged
 language plpgsql set search_path = ''
 as $$
@@ -20,7 +21,8 @@ begin
                         when r.outcome in ('retry', 'crashed') and h.attempt >= %s then 'dead'
                         else 'ok' end as verdict
               from unnest($1, $2, $3, $4::double precision[]) r(id, ct, outcome, duration)
-              left join held h on h.msg_id = r.id)
+              left join held h on h.msg_id = r.id
+             where r.id <> all (coalesce($5, '{}')))
         select array_agg(id), array_agg(ct), array_agg(verdict),
                array_agg(id) filter (where outcome = 'done' and verdict in ('ok', 'late')),
                array_agg(duration) filter (where outcome = 'done' and verdict in ('ok', 'late')),
@@ -29,8 +31,8 @@ begin
                coalesce(bool_or(outcome <> 'done' and verdict in ('ok', 'dead')), false), coalesce(bool_or(verdict is null), false)
           from judged $q$,
         redrive._part(q, 'settled'), redrive._part(q, 'attempt'), redrive._part(q, 'key'), 'q_' || q.queue, q.has_headers, q.max_attempts)
-       into j using p_ids, p_cts, p_outcomes, p_durations;
+       into j using p_ids, p_cts, p_outcomes, p_durations, p_done;
     return j;
 end
 $$;
-revoke all on function redrive._judge(redrive.queue, bigint[], integer[], text[], numeric[]) from public;
+revoke all on function redrive._judge(redrive.queue, bigint[], integer[], text[], numeric[], bigint[]) from public;

@@ -32,8 +32,11 @@ begin
     if q.paused or (q.single_flight and not redrive._take_flight(p_queue, p_worker, v_until)) then
         return;
     end if;
-    -- More than one round only where messages in front could not be handed out: spent, or their key busy or done.
+    return query select * from redrive._hand_out_fresh(q, p_qty, v_now, v_until);
+    get diagnostics v_got = row_count;
+    -- The batch is not full: the rest are retries, keyed messages, or nothing. More than one round only where messages in front could not be handed out: spent, or their key busy or done.
     for v_round in 1 .. 20 loop
+        exit when v_got >= p_qty;
         v_pick := redrive._pick(q, v_now, p_qty - v_got, v_poison);
         exit when v_pick.ids is null and v_pick.spent is null;
         v_reached := v_pick.reached;
@@ -50,7 +53,7 @@ begin
         return query select * from redrive._hand_out(q, v_pick, v_now, v_until);
         get diagnostics v_rows = row_count;
         v_got := v_got + v_rows;
-        exit when v_got >= p_qty or v_pick.found < v_pick.wanted;
+        exit when v_pick.found < v_pick.wanted;
     end loop;
     if v_poison then
         perform redrive._bury_spent(q, redrive._pick_spent(q, v_reached), p_worker);

@@ -24,6 +24,7 @@ declare
     v_dead integer := 0;
     v_back integer := 0;
     v_first bigint[];
+    v_done bigint[];
 begin
     perform redrive._check_reports(p_msg_ids, p_read_cts, p_outcomes, p_delays, p_error_types, p_errors, p_tracebacks, p_durations);
     select * into q from redrive.queue where queue = p_queue;
@@ -39,7 +40,12 @@ begin
         return query select r.id, r.ct, 'locked' from unnest(p_msg_ids, p_read_cts) with ordinality r(id, ct, n) where r.n <> all (v_first);
         return;
     end if;
-    j := redrive._judge(q, p_msg_ids, p_read_cts, p_outcomes, p_durations);
+    if 'done' = any (p_outcomes) and 1 = any (p_read_cts) then
+        v_done := redrive._finish_fresh(q, p_msg_ids, p_read_cts, p_outcomes, p_durations);
+    end if;
+    if cardinality(v_done) is distinct from cardinality(p_msg_ids) then
+        j := redrive._judge(q, p_msg_ids, p_read_cts, p_outcomes, p_durations, v_done);
+    end if;
     if j.keyed is not null then
         j := redrive._judge_keys(q, j);
     end if;
@@ -58,9 +64,10 @@ begin
                                       p_durations, p_worker) s;
     end if;
     if p_worker is not null then
-        perform redrive._count(p_queue, p_worker, coalesce(cardinality(j.finishes), 0), v_failed, v_dead, v_back);
+        perform redrive._count(p_queue, p_worker, coalesce(cardinality(v_done), 0) + coalesce(cardinality(j.finishes), 0), v_failed, v_dead, v_back);
     end if;
-    return query select v.id, v.ct, v.verdict from unnest(j.ids, j.cts, j.verdicts) v(id, ct, verdict);
+    return query select id, 1, 'ok' from unnest(v_done) id
+                 union all select v.id, v.ct, v.verdict from unnest(j.ids, j.cts, j.verdicts) v(id, ct, verdict);
 end
 $$;
 revoke all on function redrive.settle(text, bigint[], integer[], text[], numeric[], text[], text[], text[], numeric[], text) from public;
