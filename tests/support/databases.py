@@ -1,0 +1,62 @@
+"""Databases for tests: a template for each layout is migrated once, each test gets its own copy of it."""
+
+from __future__ import annotations
+
+import os
+from itertools import count
+
+import psycopg
+from psycopg import sql
+from psycopg.conninfo import conninfo_to_dict
+
+from redrive.store.database import connect
+from redrive.store.migrations import migrate
+from tests.support.layouts import scripts
+from tests.support.server import with_database
+
+
+class Databases:
+    """`server_url` may create databases. `owner` keeps several runs on one server apart."""
+
+    def __init__(self, server_url: str, owner: str) -> None:
+        self._server_url = server_url
+        self._prefix = f"redrive_{owner}_{os.getpid()}"
+        self._numbers = count(1)
+        self._templates: dict[str, str] = {}
+        self._admin = psycopg.connect(server_url, autocommit=True)
+
+    def empty(self) -> str:
+        """The URL of a new database with nothing in it."""
+        return self._create("template0")
+
+    def migrated(self, layout: str) -> str:
+        """The URL of a new database with pgmq in this layout and everything `migrate` makes."""
+        if layout not in self._templates:
+            url = self.empty()
+            with connect(url) as connection:
+                for script in scripts(layout):
+                    connection.execute(script.encode())
+                migrate(connection)
+            self._templates[layout] = _name(url)
+        return self._create(self._templates[layout])
+
+    def drop(self, url: str) -> None:
+        self._admin.execute(
+            sql.SQL("drop database if exists {} with (force)").format(sql.Identifier(_name(url)))
+        )
+
+    def close(self) -> None:
+        for name in self._templates.values():
+            self.drop(with_database(self._server_url, name))
+        self._admin.close()
+
+    def _create(self, template: str) -> str:
+        name = f"{self._prefix}_{next(self._numbers)}"
+        self._admin.execute(
+            sql.SQL("create database {} template {}").format(sql.Identifier(name), sql.Identifier(template))
+        )
+        return with_database(self._server_url, name)
+
+
+def _name(url: str) -> str:
+    return str(conninfo_to_dict(url)["dbname"])
