@@ -20,7 +20,9 @@ _NAME_LIMIT = 43
 
 def check_queue_name(name: object) -> str:
     """Return `name` when it may be created as a queue, else raise `InvalidArgument` naming the rule."""
-    rule = "a lower-case letter, then lower-case letters, digits or _, at most 43 characters, not ending in _dlq"
+    rule = (
+        "a lower-case letter, then lower-case letters, digits or _, at most 43 characters, not ending in _dlq"
+    )
     if not isinstance(name, str):
         raise InvalidArgument(f"queue name must be text, not {type(name).__name__}")
     if len(name) > _NAME_LIMIT:
@@ -29,7 +31,10 @@ def check_queue_name(name: object) -> str:
             "dead-letter queue's name fits; shorten it"
         )
     if not _QUEUE_NAME.fullmatch(name) or name.endswith("_dlq"):
-        raise InvalidArgument(f"queue name {name!r} is refused; the rule is: {rule}")
+        raise InvalidArgument(
+            f"queue name {name!r} is refused; the rule is: a lower-case letter, then lower-case letters, digits "
+            "or _, at most 43 characters, not ending in _dlq"
+        )
     return name
 
 
@@ -38,7 +43,9 @@ def check_seconds(value: object, name: str, *, least: float = 0, above: bool = F
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise InvalidArgument(f"{name} must be a number of seconds, not {value!r}")
     if not math.isfinite(value) or value < least or (above and value <= least):
-        raise InvalidArgument(f"{name} is {value!r}; it must be a finite number {'>' if above else '>='} {least:g}")
+        raise InvalidArgument(
+            f"{name} is {value!r}; it must be a finite number {'>' if above else '>='} {least:g}"
+        )
     return float(value)
 
 

@@ -1,4 +1,4 @@
-"""A statement: SQL, its parameters and how its rows are read, built once and run by whoever holds a connection.
+"""A statement: SQL, its parameters and how its rows are read; run by whoever holds a connection.
 
 `redrive.store.database` runs it on the pool, `redrive.store.adapters` on the caller's own connection
 (psycopg, asyncpg, SQLAlchemy, Django), so no verb is written twice.
@@ -48,5 +48,7 @@ def int_array(values: Sequence[int]) -> str:
 
 def text_array(values: Sequence[str | None]) -> str:
     """A Postgres text array as text, each element quoted; None is NULL."""
-    quoted = ("NULL" if v is None else '"' + v.replace("\\", "\\\\").replace('"', '\\"') + '"' for v in values)
+    quoted = (
+        "NULL" if v is None else '"' + v.replace("\\", "\\\\").replace('"', '\\"') + '"' for v in values
+    )
     return "{" + ",".join(quoted) + "}"
