@@ -20,9 +20,6 @@ _NAME_LIMIT = 43
 
 def check_queue_name(name: object) -> str:
     """Return `name` when it may be created as a queue, else raise `InvalidArgument` naming the rule."""
-    rule = (
-        "a lower-case letter, then lower-case letters, digits or _, at most 43 characters, not ending in _dlq"
-    )
     if not isinstance(name, str):
         raise InvalidArgument(f"queue name must be text, not {type(name).__name__}")
     if len(name) > _NAME_LIMIT:
@@ -32,8 +29,8 @@ def check_queue_name(name: object) -> str:
         )
     if not _QUEUE_NAME.fullmatch(name) or name.endswith("_dlq"):
         raise InvalidArgument(
-            f"queue name {name!r} is refused; the rule is: a lower-case letter, then lower-case letters, digits "
-            "or _, at most 43 characters, not ending in _dlq"
+            f"queue name {name!r} is refused; the rule is: a lower-case letter, then lower-case letters, "
+            "digits or _, at most 43 characters, not ending in _dlq"
         )
     return name
 
