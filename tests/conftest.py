@@ -1,6 +1,6 @@
 """A Postgres for the tests, and databases of it.
 
-REDRIVE_TEST_URL names a running server instead (its role may create databases), REDRIVE_PG_BIN other binaries.
+REDRIVE_TEST_URL names a running server instead (its role may create databases), REDRIVE_PG_BIN other tools.
 """
 
 from __future__ import annotations

@@ -64,13 +64,18 @@ def _parameters(url: str) -> dict[str, Any]:
         raise ConfigError(f"the database URL {shown}; {_RULE}")
     try:
         known = conninfo_to_dict(f"postgresql://{_translated(url[scheme.end() :], scheme['driver'])}")
-    except ProgrammingError as error:
-        # libpq repeats the URL in some of its complaints, password and all: only the harmless one is told.
-        unknown = re.search(r'invalid URI query parameter: "(\w+)"', str(error))
-        problem = f"has a parameter {unknown[1]!r} that libpq does not know" if unknown else "cannot be read"
-        raise ConfigError(f"the database URL {problem}; {_RULE}; {_ENCODE}") from None
+    except (ProgrammingError, UnicodeDecodeError) as error:
+        raise ConfigError(f"the database URL {_problem(url, error)}; {_RULE}; {_ENCODE}") from None
     _check_parts(known)
     return known
+
+
+def _problem(url: str, error: Exception) -> str:
+    """libpq repeats the URL in most of its complaints, password and all: only the harmless one is told."""
+    unknown = re.search(r'invalid URI query parameter: "(\w+)"', str(error))
+    if unknown and "@" not in url.partition("?")[2]:
+        return f"has a parameter {unknown[1]!r} that libpq does not know"
+    return "cannot be read"
 
 
 def _check_parts(known: dict[str, Any]) -> None:
