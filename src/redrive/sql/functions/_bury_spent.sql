@@ -16,7 +16,7 @@ begin
        into v_ids, v_reasons using p_ids;
     v_dead := redrive._bury(q, v_ids, v_reasons);
     if p_worker is not null then
-        perform redrive._count(q.queue, p_worker, 0, 0, v_dead, 0);
+        perform redrive._count(q.queue, p_worker, 0, 0, 0, v_dead, 0);
     end if;
 end
 $$;

@@ -5,10 +5,7 @@ as $$
 declare
     q redrive.queue;
 begin
-    select * into q from redrive.queue where queue = p_queue;
-    if not found or to_regclass(format('pgmq.%I', 'q_' || p_queue)) is null then
-        perform redrive._no_queue(p_queue);
-    end if;
+    q := redrive._queue(p_queue);
     if p_messages is null or jsonb_typeof(p_messages) <> 'array' then
         perform redrive._refuse('messages must be one JSON array');
     elsif p_keys is not null and cardinality(p_keys) <> jsonb_array_length(p_messages) then

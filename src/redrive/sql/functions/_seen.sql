@@ -1,17 +1,25 @@
 -- _seen: a worker asked for messages and got p_got. With none it waits, and senders notify it for the next 30 s;
--- with some it has work in hand and they need not. An idle poll writes only every 15 s.
+-- with some it has work in hand and they need not. An idle poll writes only every 15 s. Never waits.
 create function redrive._seen(p_queue text, p_worker text, p_now timestamptz, p_got integer) returns void
 language plpgsql set search_path = ''
 as $$
+declare
+    w redrive.worker;
 begin
-    update redrive.worker w
-       set last_seen = p_now, claimed = w.claimed + p_got,
-           waiting_until = case when p_got = 0 then p_now + interval '30 seconds' end
-     where w.queue = p_queue and w.worker = p_worker
-       and (p_got > 0 or w.waiting_until is null or w.waiting_until < p_now + interval '15 seconds');
-    if not found and not exists (select from redrive.worker w where w.queue = p_queue and w.worker = p_worker) then
-        insert into redrive.worker (queue, worker, started_at, last_seen, claimed, waiting_until)
-             values (p_queue, p_worker, p_now, p_now, p_got, case when p_got = 0 then p_now + interval '30 seconds' end);
+    select * into w from redrive.worker r where r.queue = p_queue and r.worker = p_worker for update skip locked;
+    if found and p_got = 0 and w.waiting_until > p_now + interval '15 seconds' then
+        return;
+    elsif found then
+        update redrive.worker r
+           set last_seen = p_now, claimed = r.claimed + p_got, waiting_until = case when p_got = 0 then p_now + interval '30 seconds' end
+         where r.queue = p_queue and r.worker = p_worker;
+    else
+        perform redrive._count(p_queue, p_worker, p_got, 0, 0, 0, 0);
+        if p_got = 0 then
+            update redrive.worker r set waiting_until = p_now + interval '30 seconds'
+             where r.queue = p_queue and r.worker = (
+                       select u.worker from redrive.worker u where u.queue = p_queue and u.worker = p_worker for update skip locked);
+        end if;
     end if;
 end
 $$;

@@ -7,10 +7,8 @@ declare
     q redrive.queue;
     v_ids bigint[] := p_msg_ids;
 begin
-    select * into q from redrive.queue where queue = p_queue;
-    if not found or to_regclass(format('pgmq.%I', 'q_' || p_queue)) is null then
-        perform redrive._no_queue(p_queue);
-    elsif (p_msg_ids is null) = (p_key is null) then
+    q := redrive._queue(p_queue);
+    if (p_msg_ids is null) = (p_key is null) then
         perform redrive._refuse('cancel takes message ids or a key, one of the two');
     end if;
     if p_key is not null then

@@ -24,10 +24,7 @@ begin
         perform redrive._refuse(format('claim takes a whole number of messages >= 1 and a visibility timeout >= 1 second, not %s and %s',
                                        coalesce(p_qty::text, 'null'), coalesce(p_vt::text, 'null')));
     end if;
-    select * into q from redrive.queue where queue = p_queue;
-    if not found or to_regclass(format('pgmq.%I', 'q_' || p_queue)) is null then
-        perform redrive._no_queue(p_queue);
-    end if;
+    q := redrive._queue(p_queue);
     v_until := v_now + make_interval(secs => p_vt::float8);
     if q.paused or (q.single_flight and not redrive._take_flight(p_queue, p_worker, v_until)) then
         return;

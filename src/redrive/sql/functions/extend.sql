@@ -16,10 +16,7 @@ begin
     if p_vt is null or p_vt < 1 or p_vt > 3155760000 or cardinality(p_msg_ids) is distinct from cardinality(p_read_cts) then
         perform redrive._refuse(format('extend takes as many read_cts as message ids, and a visibility timeout >= 1 second, not %s', coalesce(p_vt::text, 'null')));
     end if;
-    select * into q from redrive.queue where queue = p_queue;
-    if not found or to_regclass(format('pgmq.%I', 'q_' || p_queue)) is null then
-        perform redrive._no_queue(p_queue);
-    end if;
+    q := redrive._queue(p_queue);
     v_until := v_now + make_interval(secs => p_vt::float8);
     execute format($q$
         with r as (select * from unnest($1, $2) r(id, ct)),

@@ -15,11 +15,10 @@ declare
     v_keys text[];
     v_dead bigint[];
     v_new bigint[];
+    v_bad bigint;
 begin
-    select * into q from redrive.queue where queue = p_queue;
-    if not found or to_regclass(format('pgmq.%I', 'q_' || p_queue)) is null then
-        perform redrive._no_queue(p_queue);
-    elsif to_regclass(format('pgmq.%I', v_dlq)) is null then
+    q := redrive._queue(p_queue);
+    if to_regclass(format('pgmq.%I', v_dlq)) is null then
         raise exception 'the dead-letter queue of % is missing; run: redrive queue create %', p_queue, p_queue using errcode = 'RD002';
     elsif p_patch is not null and jsonb_typeof(p_patch) <> 'object' then
         perform redrive._refuse('patch must be a JSON object');
@@ -30,6 +29,13 @@ begin
                         from (select m.msg_id, m.message from pgmq.%I m where $1 is null or m.msg_id = any ($1)
                                order by m.msg_id limit $2 for update skip locked) m $q$, v_dlq)
        into v_ids, v_keys using p_msg_ids, case when p_msg_ids is null then p_limit end;
+    if p_patch is not null then
+        execute format('select min(m.msg_id) from pgmq.%I m where m.msg_id = any ($1) and jsonb_typeof(m.message -> ''payload'') <> ''object''', v_dlq)
+           into v_bad using v_ids;
+        if v_bad is not null then
+            perform redrive._refuse(format('dead letter %s has a payload that is no JSON object; a patch cannot be applied to it; leave it out', v_bad));
+        end if;
+    end if;
     if p_force then
         delete from redrive.key k where k.queue = p_queue and k.state = 'done' and k.key = any (v_keys);
     end if;

@@ -15,10 +15,7 @@ begin
        or cardinality(p_msg_ids) is distinct from coalesce(cardinality(p_due), cardinality(p_msg_ids)) then
         perform redrive._refuse('release takes as many read_cts (and due times, if any) as message ids');
     end if;
-    select * into q from redrive.queue where queue = p_queue;
-    if not found or to_regclass(format('pgmq.%I', 'q_' || p_queue)) is null then
-        perform redrive._no_queue(p_queue);
-    end if;
+    q := redrive._queue(p_queue);
     execute format($q$
         with held as materialized (
                  select m.msg_id, m.ctid as tid from pgmq.%I m where m.msg_id = any ($1) order by m.msg_id for update skip locked),

@@ -8,10 +8,7 @@ declare
     v_due timestamptz := redrive._due(p_delay, null);
     v_ids bigint[];
 begin
-    select * into q from redrive.queue where queue = p_queue;
-    if not found or to_regclass(format('pgmq.%I', 'q_' || p_queue)) is null then
-        perform redrive._no_queue(p_queue);
-    end if;
+    q := redrive._queue(p_queue);
     v_ids := redrive._not_running(q, p_msg_ids);
     execute format('update pgmq.%I m set vt = $2 where m.msg_id = any ($1)', 'q_' || p_queue) using v_ids, v_due;
     perform redrive._wake(p_queue);

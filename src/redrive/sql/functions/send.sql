@@ -14,10 +14,7 @@ declare
     v_headers jsonb := p_headers;
     v_due timestamptz := redrive._due(p_delay, p_at);
 begin
-    select * into q from redrive.queue where queue = p_queue;
-    if not found or to_regclass(format('pgmq.%I', 'q_' || p_queue)) is null then
-        perform redrive._no_queue(p_queue);
-    end if;
+    q := redrive._queue(p_queue);
     if p_unique or p_message is null or p_key is not null or p_headers is not null then
         if p_unique then
             select s.msg_id into v_id from redrive._send_unique(q, p_message, p_key, v_due, p_headers) s;

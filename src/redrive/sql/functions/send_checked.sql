@@ -13,10 +13,7 @@ begin
         return query select redrive.send(p_queue, p_message, p_key, p_delay, p_headers, false, p_at), false;
         return;
     end if;
-    select * into q from redrive.queue where queue = p_queue;
-    if not found or to_regclass(format('pgmq.%I', 'q_' || p_queue)) is null then
-        perform redrive._no_queue(p_queue);
-    end if;
+    q := redrive._queue(p_queue);
     return query select s.msg_id, s.duplicate from redrive._send_unique(q, p_message, p_key, redrive._due(p_delay, p_at), p_headers) s;
 end
 $$;

@@ -27,10 +27,7 @@ declare
     v_done bigint[];
 begin
     perform redrive._check_reports(p_msg_ids, p_read_cts, p_outcomes, p_delays, p_error_types, p_errors, p_tracebacks, p_durations);
-    select * into q from redrive.queue where queue = p_queue;
-    if not found or to_regclass(format('pgmq.%I', 'q_' || p_queue)) is null then
-        perform redrive._no_queue(p_queue);
-    end if;
+    q := redrive._queue(p_queue);
     if (select count(distinct id) from unnest(p_msg_ids) id) < cardinality(p_msg_ids) then
         v_first := array(select min(n) from unnest(p_msg_ids) with ordinality r(id, n) group by r.id);
         return query select s.* from redrive.settle(
@@ -64,7 +61,7 @@ begin
                                       p_durations, p_worker) s;
     end if;
     if p_worker is not null then
-        perform redrive._count(p_queue, p_worker, coalesce(cardinality(v_done), 0) + coalesce(cardinality(j.finishes), 0), v_failed, v_dead, v_back);
+        perform redrive._count(p_queue, p_worker, 0, coalesce(cardinality(v_done), 0) + coalesce(cardinality(j.finishes), 0), v_failed, v_dead, v_back);
     end if;
     return query select id, 1, 'ok' from unnest(v_done) id
                  union all select v.id, v.ct, v.verdict from unnest(j.ids, j.cts, j.verdicts) v(id, ct, verdict);

@@ -5,9 +5,12 @@ language plpgsql security definer set search_path = ''
 as $$
 begin
     update redrive.lease l set lease_until = redrive.clock(), holder = null where l.holder = p_worker and l.name like 'queue:%';
-    with gone as (delete from redrive.worker w where w.worker = p_worker and p_worker <> '' returning *)
+    with gone as (
+        delete from redrive.worker w
+         where p_worker <> '' and (w.worker = p_worker or starts_with(w.worker, p_worker || '#')) returning *)
     insert into redrive.worker as w (queue, worker, started_at, last_seen, claimed, done, failed, dead, given_back)
-         select g.queue, '', g.started_at, g.last_seen, g.claimed, g.done, g.failed, g.dead, g.given_back from gone g order by g.queue
+         select g.queue, '', min(g.started_at), max(g.last_seen), sum(g.claimed), sum(g.done), sum(g.failed), sum(g.dead), sum(g.given_back)
+           from gone g group by g.queue order by g.queue
     on conflict (queue, worker) do update
         set last_seen = excluded.last_seen, claimed = w.claimed + excluded.claimed, done = w.done + excluded.done,
             failed = w.failed + excluded.failed, dead = w.dead + excluded.dead, given_back = w.given_back + excluded.given_back;
