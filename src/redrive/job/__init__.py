@@ -15,9 +15,11 @@ from redrive.job.completion import BlockingCompletion, Completion
 from redrive.job.definition import JobDefinition, Malformed
 from redrive.job.given import BlockingSettling, Cancelled, Job, Settling, SyncJob
 from redrive.job.outcome import Outcome, Reject, Retry, Snooze
+from redrive.store.blocking import BlockingPool
 
 __all__ = [
     "BlockingCompletion",
+    "BlockingPool",
     "BlockingSettling",
     "Cancelled",
     "Completion",

@@ -48,7 +48,7 @@ def send(
     `delay` is seconds from now or an aware datetime. `unique`: when the key is queued, running or done, that
     message is the answer and nothing is sent. Raises `InvalidArgument`.
     """
-    given = _Given(p_queue=(_sendable(queue), "text"), p_message=(text, "jsonb"))
+    given = _Given(p_queue=(check_sendable(queue), "text"), p_message=(text, "jsonb"))
     if key is not None:
         given["p_key"] = (_key(key), "text")
     given.update(_options(delay, headers, unique))
@@ -70,7 +70,7 @@ def send_batch(
 
     Raises `InvalidArgument`.
     """
-    queue = _sendable(queue)
+    queue = check_sendable(queue)
     options = _options(delay, headers, unique)
     total = sum(batch.count for batch in batches)
     checked = None if keys is None else [None if key is None else _key(key, n) for n, key in enumerate(keys)]
@@ -98,7 +98,7 @@ def cancel(queue: str, ids: Iterable[int] | None = None, *, key: str | None = No
     """
     if (ids is None) == (key is None):
         raise InvalidArgument("cancel takes either the ids of messages or one key")
-    given = _Given(p_queue=(_sendable(queue), "text"))
+    given = _Given(p_queue=(check_sendable(queue), "text"))
     if ids is not None:
         given["p_msg_ids"] = (_ids(ids), "bigint[]")
     if key is not None:
@@ -112,7 +112,7 @@ def reschedule(queue: str, ids: Iterable[int], delay: float) -> Statement[list[i
     Raises `InvalidArgument`.
     """
     given = _Given(
-        p_queue=(_sendable(queue), "text"),
+        p_queue=(check_sendable(queue), "text"),
         p_msg_ids=(_ids(ids), "bigint[]"),
         p_delay=(check_delay(delay, "delay"), "numeric"),
     )
@@ -121,7 +121,7 @@ def reschedule(queue: str, ids: Iterable[int], delay: float) -> Statement[list[i
 
 def message(queue: str, msg_id: int, *, decimals: bool = False) -> Statement[dict[str, Any] | None]:
     """All that is known of one message, live, archived or dead, with its attempts; None when unknown."""
-    given = _Given(p_queue=(_sendable(queue), "text"), p_msg_id=(_id(msg_id), "bigint"))
+    given = _Given(p_queue=(check_sendable(queue), "text"), p_msg_id=(_id(msg_id), "bigint"))
 
     def load(rows: Sequence[Row]) -> dict[str, Any] | None:
         text = rows[0][0]
@@ -167,7 +167,8 @@ def _options(delay: object, headers: object, unique: bool) -> _Given:
     return given
 
 
-def _sendable(queue: object) -> str:
+def check_sendable(queue: object) -> str:
+    """Return `queue` when there may be such a queue, redrive's own or adopted; else `InvalidArgument`."""
     if isinstance(queue, str) and _SENDABLE.fullmatch(queue) and not queue.lower().endswith("_dlq"):
         return queue
     raise InvalidArgument(

@@ -1,0 +1,36 @@
+"""redrive: production job queues on the Postgres you already have."""
+
+from redrive.app import JobHandle, Redrive, Sent
+from redrive.errors import (
+    ConfigError,
+    InvalidArgument,
+    Lost,
+    PayloadError,
+    QueueMissing,
+    RedriveError,
+    SetupError,
+    Unavailable,
+)
+from redrive.job import Job, Reject, Retry, Snooze, SyncJob
+from redrive.policy import Backoff, QueuePolicy
+
+__all__ = [
+    "Backoff",
+    "ConfigError",
+    "InvalidArgument",
+    "Job",
+    "JobHandle",
+    "Lost",
+    "PayloadError",
+    "QueueMissing",
+    "QueuePolicy",
+    "Redrive",
+    "RedriveError",
+    "Reject",
+    "Retry",
+    "Sent",
+    "SetupError",
+    "Snooze",
+    "SyncJob",
+    "Unavailable",
+]
