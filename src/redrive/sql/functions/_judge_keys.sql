@@ -11,14 +11,18 @@ declare
 begin
     execute 'select array_agg(k) from (select k from redrive.key k where k.queue = $1 and k.key = any ($2) order by k.key for update skip locked) k'
        into v_held using q.queue, j.keys;
-    execute 'select array_agg(k.key) from redrive.key k where k.queue = $1 and k.key = any ($2)' into v_there using q.queue, j.keys;
-    select array_agg(f.id) filter (where h.key is null and f.key = any (v_there)),
-           array_agg(f.id) filter (where h.owner_msg is distinct from f.id and h.key is not null
-                                      or h.key is null and v.verdict = 'late')
-      into v_locked, v_refused
-      from unnest(j.keyed, j.keys) f(id, key)
-      join unnest(j.ids, j.verdicts) v(id, verdict) on v.id = f.id
-      left join unnest(v_held) h on h.key = f.key;
+    if cardinality(v_held) is distinct from cardinality(j.keys) then
+        execute 'select array_agg(k.key) from redrive.key k where k.queue = $1 and k.key = any ($2)' into v_there using q.queue, j.keys;
+    end if;
+    execute $q$
+        select array_agg(f.id) filter (where h.key is null and t.key is not null),
+               array_agg(f.id) filter (where h.owner_msg is distinct from f.id and h.key is not null
+                                          or h.key is null and t.key is null and v.verdict = 'late')
+          from unnest($1, $2) f(id, key)
+          join unnest($3, $4) v(id, verdict) on v.id = f.id
+          left join unnest($5) h on h.key = f.key
+          left join unnest($6) t(key) on t.key = f.key $q$
+       into v_locked, v_refused using j.keyed, j.keys, j.ids, j.verdicts, v_held, v_there;
     if v_locked is null and v_refused is null then
         return j;
     end if;

@@ -8,16 +8,19 @@ declare
     v_there bigint[];
     v_ended bigint[];
     v_enders integer[];
+    v_verdicts text[];
 begin
     execute format('select array_agg(m.msg_id) from pgmq.%I m where m.msg_id = any ($1)', 'q_' || q.queue) into v_there using v_missing;
     execute format('select array_agg(m.msg_id), array_agg(coalesce((%s ->> ''x-redrive-late'')::integer, m.read_ct))
                       from pgmq.%I m where m.msg_id = any ($1)', redrive._part(q, 'headers'), 'a_' || q.queue)
        into v_ended, v_enders using v_missing;
-    return array(
-        select coalesce(v.verdict, case when v.id = any (v_there) then 'locked' when e.ender = v.ct then 'repeat' else 'lost' end)
-          from unnest(p_ids, p_cts, p_verdicts) with ordinality v(id, ct, verdict, n)
-          left join unnest(v_ended, v_enders) e(id, ender) on e.id = v.id
-         order by v.n);
+    execute $q$
+        select array_agg(coalesce(v.verdict, case when t.id is not null then 'locked' when e.ender = v.ct then 'repeat' else 'lost' end) order by v.n)
+          from unnest($1, $2, $3) with ordinality v(id, ct, verdict, n)
+          left join unnest($4) t(id) on t.id = v.id
+          left join unnest($5, $6) e(id, ender) on e.id = v.id $q$
+       into v_verdicts using p_ids, p_cts, p_verdicts, v_there, v_ended, v_enders;
+    return v_verdicts;
 end
 $$;
 revoke all on function redrive._judge_missing(redrive.queue, bigint[], integer[], text[]) from public;

@@ -24,15 +24,16 @@ begin
          where r.outcome not in ('done', 'snooze')
         on conflict do nothing $q$, redrive._part(q, 'attempt'), 'q_' || q.queue)
       using q.queue, v_now, p_worker, p_ids, p_cts, p_outcomes, p_error_types, p_errors, p_tracebacks, p_durations, j.ids, j.cts, j.verdicts;
-    select array_agg(r.id) filter (where v.verdict = 'ok'), array_agg(r.outcome) filter (where v.verdict = 'ok'),
-           array_agg(r.delay::double precision) filter (where v.verdict = 'ok'),
-           array_agg(r.id) filter (where v.verdict = 'dead'),
-           array_agg(case r.outcome when 'reject' then 'rejected' when 'retry' then 'failed' else r.outcome end) filter (where v.verdict = 'dead'),
-           coalesce(count(*) filter (where r.outcome <> 'snooze'), 0), coalesce(count(*) filter (where r.outcome = 'snooze'), 0)
-      into v_ids, v_outcomes, v_delays, v_dead, v_reasons, failed, given_back
-      from unnest(p_ids, p_cts, p_outcomes, p_delays) r(id, ct, outcome, delay)
-      join unnest(j.ids, j.cts, j.verdicts) v(id, ct, verdict) on v.id = r.id and v.ct = r.ct
-     where v.verdict in ('ok', 'dead') and r.outcome <> 'done';
+    execute $q$
+        select array_agg(r.id) filter (where v.verdict = 'ok'), array_agg(r.outcome) filter (where v.verdict = 'ok'),
+               array_agg(r.delay) filter (where v.verdict = 'ok'), array_agg(r.id) filter (where v.verdict = 'dead'),
+               array_agg(case r.outcome when 'reject' then 'rejected' when 'retry' then 'failed' else r.outcome end) filter (where v.verdict = 'dead'),
+               count(*) filter (where r.outcome <> 'snooze'), count(*) filter (where r.outcome = 'snooze')
+          from unnest($1, $2, $3, $4::double precision[]) r(id, ct, outcome, delay)
+          join unnest($5, $6, $7) v(id, ct, verdict) on v.id = r.id and v.ct = r.ct
+         where v.verdict in ('ok', 'dead') and r.outcome <> 'done' $q$
+       into v_ids, v_outcomes, v_delays, v_dead, v_reasons, failed, given_back
+      using p_ids, p_cts, p_outcomes, p_delays, j.ids, j.cts, j.verdicts;
     execute format($q$
         with back as (
             update pgmq.%I m

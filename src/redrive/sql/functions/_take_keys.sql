@@ -9,7 +9,6 @@ declare
     v_keys text[] := array(select distinct k from unnest(p_pick.keys) k where k is not null);
     v_held redrive.key[];
     v_new text[];
-    v_mine bigint[];
     v_done bigint[];
     v_busy bigint[];
     v_waits interval[];
@@ -17,37 +16,48 @@ begin
     execute 'select array_agg(k) from (select k from redrive.key k where k.queue = $1 and k.key = any ($2) order by k.key for update skip locked) k'
        into v_held using q.queue, v_keys;
     execute 'with free as (
-                 select f.key from unnest($2) f(key)
-                  where not exists (select from redrive.key k where k.queue = $1 and k.key = f.key)
-                    and pg_try_advisory_xact_lock(hashtextextended($1 || '':'' || f.key, 0))),
+                 select f.key, min(f.id) as id from unnest($2, $3) f(id, key)
+                  where f.key is not null and not exists (select from redrive.key k where k.queue = $1 and k.key = f.key)
+                  group by f.key order by f.key),
+             mine as (select f.key, f.id from free f where pg_try_advisory_xact_lock(hashtextextended($1 || '':'' || f.key, 0))),
              taken as (
-                 insert into redrive.key (queue, key, state, lease_until)
-                 select $1, f.key, ''running'', $3 from free f on conflict do nothing returning key)
+                 insert into redrive.key (queue, key, state, owner_msg, lease_until)
+                 select $1, m.key, ''running'', m.id, $4 from mine m on conflict do nothing returning key)
              select array_agg(t.key) from taken t'
-       into v_new using q.queue, v_keys, p_until;
-    with judged as (
-        select p.id, p.key,
-               case when p.key is null then 'mine'
-                    when h.state = 'done' and h.expires_at > p_now then 'done'
-                    when p.nth > 1 then 'busy'
-                    when p.key = any (v_new) then 'mine'
-                    when h.key is null then 'busy'
-                    when h.owner_msg = p.id or h.state = 'done' or h.lease_until <= p_now then 'mine'
-                    else 'busy' end as verdict,
-               least(coalesce(h.lease_until - p_now, interval '5 seconds'), interval '5 seconds') as wait
-          from (select p.id, p.key, row_number() over (
-                           partition by p.key order by h.owner_msg = p.id desc nulls last, p.id) as nth
-                  from unnest(p_pick.ids, p_pick.keys) p(id, key) left join unnest(v_held) h on h.key = p.key) p
-          left join unnest(v_held) h on h.key = p.key)
-    select array_agg(j.id) filter (where j.verdict = 'mine'), array_agg(j.id) filter (where j.verdict = 'done'),
-           array_agg(j.id) filter (where j.verdict = 'busy'), array_agg(j.wait) filter (where j.verdict = 'busy')
-      into v_mine, v_done, v_busy, v_waits
-      from judged j;
-    execute 'update redrive.key k
-                set state = ''running'', owner_msg = p.id, owner = null, lease_until = $4, done_at = null, expires_at = null, result = null
-               from unnest($2, $3) p(id, key)
-              where k.queue = $1 and k.key = p.key and p.id = any ($5)'
-      using q.queue, p_pick.ids, p_pick.keys, p_until, v_mine;
+       into v_new using q.queue, p_pick.ids, p_pick.keys, p_until;
+    -- Planned for these very arrays: a cached plan takes them for ten elements long, and joins them row by row.
+    execute $q$
+        with p as (
+            select p.tid, p.id, p.due, p.key, h.state, h.owner_msg, h.lease_until, h.expires_at, h.key is not null as held, n.key is not null as new,
+                   row_number() over (partition by p.key order by h.owner_msg = p.id desc nulls last, p.id) as nth
+              from unnest($1, $2, $3, $4) p(tid, id, due, key)
+              left join unnest($5) h on h.key = p.key
+              left join unnest($6) n(key) on n.key = p.key),
+        judged as (
+            select p.tid, p.id, p.due, p.key,
+                   case when p.key is null then 'mine'
+                        when p.state = 'done' and p.expires_at > $7 then 'done'
+                        when p.nth > 1 then 'busy'
+                        when p.new then 'mine'
+                        when not p.held then 'busy'
+                        when p.owner_msg = p.id or p.state = 'done' or p.lease_until <= $7 then 'mine'
+                        else 'busy' end as verdict,
+                   least(coalesce(p.lease_until - $7, interval '5 seconds'), interval '5 seconds') as wait
+              from p)
+        select array_agg(j.tid) filter (where j.verdict = 'mine'), array_agg(j.id) filter (where j.verdict = 'mine'),
+               array_agg(j.due) filter (where j.verdict = 'mine'), array_agg(j.key) filter (where j.verdict = 'mine'),
+               array_agg(j.id) filter (where j.verdict = 'done'),
+               array_agg(j.id) filter (where j.verdict = 'busy'), array_agg(j.wait) filter (where j.verdict = 'busy')
+          from judged j $q$
+       into p_pick.tids, p_pick.ids, p_pick.dues, p_pick.keys, v_done, v_busy, v_waits
+      using p_pick.tids, p_pick.ids, p_pick.dues, p_pick.keys, v_held, v_new, p_now;
+    if v_held is not null then
+        execute 'update redrive.key k
+                    set state = ''running'', owner_msg = p.id, owner = null, lease_until = $4, done_at = null, expires_at = null, result = null
+                   from unnest($2, $3) p(id, key), unnest($5) h
+                  where k.queue = $1 and k.key = p.key and h.key = p.key'
+          using q.queue, p_pick.ids, p_pick.keys, p_until, v_held;
+    end if;
     if v_done is not null then
         perform redrive._finish(q, v_done, 'duplicate', null);
     end if;
@@ -56,8 +66,6 @@ begin
                           from unnest($1, $2) b(id, wait) where m.msg_id = b.id', 'q_' || q.queue)
           using v_busy, v_waits, p_now;
     end if;
-    select array_agg(p.tid), array_agg(p.id), array_agg(p.due) into p_pick.tids, p_pick.ids, p_pick.dues
-      from unnest(p_pick.tids, p_pick.ids, p_pick.dues) p(tid, id, due) where p.id = any (v_mine);
     return p_pick;
 end
 $$;
