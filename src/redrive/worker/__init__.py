@@ -1,0 +1,1 @@
+"""The worker: claims messages, runs their handlers, reports how they ended."""

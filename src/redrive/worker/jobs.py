@@ -1,0 +1,165 @@
+"""Jobs: builds what a handler is given, and lends it the worker's hands."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Generator
+from contextlib import asynccontextmanager, contextmanager
+
+from psycopg import AsyncConnection, Connection
+from psycopg.rows import TupleRow
+
+from redrive.errors import Lost
+from redrive.job import BlockingCompletion, Cancelled, Completion, Job, SyncJob
+from redrive.store.blocking import BlockingPool
+from redrive.store.database import Database
+from redrive.store.statement import Statement, column
+from redrive.worker.held import Held
+
+# Connections for job.transaction(), of each kind; opened only when used.
+_MOST_CONNECTIONS = 10
+
+
+class Jobs:
+    """Makes a `Job` or `SyncJob` for a delivery. `worker` names this process in the store."""
+
+    def __init__(self, url: str, worker: str, *, concurrency: int) -> None:
+        size = min(concurrency, _MOST_CONNECTIONS)
+        self._database = Database(url, size=size)
+        self._pool = BlockingPool(url, size=size)
+        self._worker = worker
+        self._loop = asyncio.get_running_loop()
+
+    def job(self, held: Held) -> Job:
+        """For an `async def` handler."""
+        return Job(_Settling(held, self._database, self._worker), **_facts(held))
+
+    def sync_job(self, held: Held) -> SyncJob:
+        """For a `def` handler."""
+        job = SyncJob(
+            _BlockingSettling(held, self._database, self._pool, self._worker, self._loop), **_facts(held)
+        )
+        job.cancelled = _Watched()
+        return job
+
+    async def close(self) -> None:
+        await self._database.close()
+        await asyncio.to_thread(self._pool.close)
+
+
+def was_seen(job: Job | SyncJob | None) -> bool:
+    """Whether a `def` handler looked at `job.cancelled` when it was set: then it may have given up."""
+    return job is not None and isinstance(job.cancelled, _Watched) and job.cancelled.seen
+
+
+class _Watched(Cancelled):
+    """Remembers whether anybody was told."""
+
+    __slots__ = ("seen",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen = False
+
+    def __bool__(self) -> bool:
+        if super().__bool__():
+            self.seen = True
+            return True
+        return False
+
+    def wait(self, timeout: float | None = None) -> bool:
+        if super().wait(timeout):
+            self.seen = True
+            return True
+        return False
+
+
+class _Settling(Completion):
+    def __init__(self, held: Held, database: Database, worker: str) -> None:
+        d = held.delivery
+        super().__init__(database, d.queue, d.msg_id, d.read_ct, worker)
+        self._held = held
+        self._database = database
+
+    async def extend(self, seconds: float) -> None:
+        await _extend(self._database, self._held, seconds)
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncGenerator[AsyncConnection[TupleRow]]:
+        try:
+            async with super().transaction() as connection:
+                yield connection
+        except BaseException:
+            self._held.completing = False
+            raise
+
+    async def _settle(self, connection: object) -> None:
+        # From here on the message may vanish by our own hand: the heartbeat must not call that a loss.
+        self._held.completing = True
+        try:
+            await super()._settle(connection)
+        except BaseException:
+            self._held.completing = False
+            raise
+
+
+class _BlockingSettling(BlockingCompletion):
+    def __init__(
+        self, held: Held, database: Database, pool: BlockingPool, worker: str, loop: asyncio.AbstractEventLoop
+    ) -> None:
+        d = held.delivery
+        super().__init__(pool, d.queue, d.msg_id, d.read_ct, worker)
+        self._held = held
+        self._database = database
+        self._loop = loop
+
+    def extend(self, seconds: float) -> None:
+        asyncio.run_coroutine_threadsafe(_extend(self._database, self._held, seconds), self._loop).result()
+
+    @contextmanager
+    def transaction(self) -> Generator[Connection[TupleRow]]:
+        try:
+            with super().transaction() as connection:
+                yield connection
+        except BaseException:
+            self._held.completing = False
+            raise
+
+    def _settle(self, connection: object) -> None:
+        self._held.completing = True
+        try:
+            super()._settle(connection)
+        except BaseException:
+            self._held.completing = False
+            raise
+
+
+async def _extend(database: Database, held: Held, seconds: float) -> None:
+    d = held.delivery
+    owned = await database.run(
+        Statement(
+            "select redrive.extend(p_queue => %s::text, p_msg_ids => array[%s::bigint], "
+            "p_read_cts => array[%s::integer], p_vt => %s::numeric)",
+            (d.queue, d.msg_id, d.read_ct, seconds),
+            column,
+        )
+    )
+    if not owned:
+        raise Lost(
+            f"message {d.msg_id} of queue {d.queue} is no longer this delivery's: another worker has claimed "
+            "or settled it, or it was cancelled; stop working on it"
+        )
+
+
+def _facts(held: Held) -> dict[str, object]:
+    d = held.delivery
+    return {
+        "queue": d.queue,
+        "msg_id": d.msg_id,
+        "read_ct": d.read_ct,
+        "attempt": d.attempt,
+        "max_attempts": held.lane.max_attempts,
+        "key": d.key,
+        "headers": d.headers,
+        "enqueued_at": d.enqueued_at,
+    }

@@ -1,0 +1,72 @@
+"""Logs: one line an event, as text or JSON, with queue, msg_id and attempt where there are any.
+
+Text:  2026-11-30T14:45:07.123Z WARNING attempt 2 of 5 failed: … event=job_retry queue=mail msg_id=7 attempt=2
+JSON:  {"time": …, "level": "warning", "event": "job_retry", "message": …, "queue": "mail", "msg_id": 7, …}
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+LogFormat = Literal["text", "json"]
+
+# What every record has; anything else was given by `extra` and is shown.
+_ORDINARY = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName", "color_message"}
+_FIRST = ("event", "queue", "msg_id", "attempt")
+
+
+def _fields(record: logging.LogRecord) -> dict[str, Any]:
+    extra = {
+        name: value for name, value in vars(record).items() if name not in _ORDINARY and value is not None
+    }
+    first = {name: extra.pop(name) for name in _FIRST if name in extra}
+    return first | extra
+
+
+def _time(record: logging.LogRecord) -> str:
+    return (
+        datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    )
+
+
+class TextFormatter(logging.Formatter):
+    """A line for people; a traceback stands on the same line, its newlines escaped."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        text = record.getMessage()
+        if record.exc_info:
+            text += " | " + self.formatException(record.exc_info)
+        pairs = "".join(f" {name}={value}" for name, value in _fields(record).items())
+        line = f"{_time(record)} {record.levelname:<7} {text}{pairs}"
+        return line.replace("\r", "\\r").replace("\n", "\\n")
+
+
+class JsonFormatter(logging.Formatter):
+    """A line for machines."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        fields = {
+            "time": _time(record),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+            **_fields(record),
+        }
+        if record.exc_info:
+            fields["traceback"] = self.formatException(record.exc_info)
+        return json.dumps(fields, default=str)
+
+
+def configure(log_format: LogFormat, level: int = logging.INFO) -> None:
+    """Send every log record of this process to stderr, formatted. For processes that are ours alone."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JsonFormatter() if log_format == "json" else TextFormatter())
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(level)
+    # Its pool and cancel warnings repeat what we say ourselves, once an outage.
+    logging.getLogger("psycopg").setLevel(logging.ERROR)

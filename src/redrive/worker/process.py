@@ -1,0 +1,184 @@
+"""The worker process: `python -m redrive.app.process`, started by the supervisor.
+
+Its standard input is the supervisor: first a line of options, then orders (`drain`, `exit`), and its end is
+the supervisor's death. File descriptor STATUS_FD, named in the environment, takes a line of JSON a second.
+
+    exit 0    drained                          2   configuration: app, queue, schema, rights
+         3    the database is out of reach     70  the event loop hung
+         75   a handler did not stop: replace  130, 143  a second signal
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import signal
+import sys
+import threading
+from collections.abc import Mapping
+from types import FrameType
+from typing import IO
+
+from redrive.errors import ConfigError, RedriveError, SetupError, Unavailable
+from redrive.job import JobDefinition
+from redrive.store import migrations
+from redrive.store.database import Database
+from redrive.store.url import redact
+from redrive.worker.loading import Load, definitions_of
+from redrive.worker.logs import configure
+from redrive.worker.options import EXIT_CONFIG, EXIT_UNAVAILABLE, WorkerOptions
+from redrive.worker.watchdog import Watchdog
+from redrive.worker.worker import Worker
+
+log = logging.getLogger("redrive.worker")
+
+STATUS_FD = "REDRIVE_STATUS_FD"
+
+
+def main(load: Load) -> None:
+    """Work as the supervisor says; `load` imports the app. Does not return."""
+    orders = _orders()
+    options = WorkerOptions.from_json(orders.readline().decode())
+    configure(options.log_format)
+    try:
+        code, clean = asyncio.run(_main(load, options, orders))
+    except (ConfigError, SetupError) as error:
+        code, clean = _refuse(error, EXIT_CONFIG), True
+    except Unavailable as error:
+        code, clean = _refuse(error, EXIT_UNAVAILABLE), True
+    if not clean:
+        # The interpreter would wait for the threads that did not stop.
+        logging.shutdown()
+        os._exit(code)
+    sys.exit(code)
+
+
+async def run_worker(jobs: Mapping[str, JobDefinition], options: WorkerOptions) -> int:
+    """Work `jobs` in this process until SIGTERM or SIGINT; returns the exit code.
+
+    Raises `ConfigError`, `SetupError`, `Unavailable` when it cannot start.
+    """
+    code, _ = await _work(jobs, options, None, None)
+    return code
+
+
+async def _main(load: Load, options: WorkerOptions, orders: IO[bytes]) -> tuple[int, bool]:
+    status = _status_fd()
+    return await _work(definitions_of(load, options), options, orders, status)
+
+
+async def _work(
+    jobs: Mapping[str, JobDefinition], options: WorkerOptions, orders: IO[bytes] | None, status: int | None
+) -> tuple[int, bool]:
+    """The exit code, and whether every handler has ended."""
+    await _check_schema(options.url)
+    worker = Worker(jobs, options)
+    loop = asyncio.get_running_loop()
+    _obey_signals(worker, loop)
+    if orders is not None:
+        threading.Thread(
+            target=_obey, args=(orders, worker, loop), name="redrive-orders", daemon=True
+        ).start()
+    watchdog = Watchdog(lambda silence: _tell(status, worker, silence))
+    await watchdog.start()
+    try:
+        code = await worker.run()
+    finally:
+        await watchdog.stop()
+    return code, not worker.runner.given_up
+
+
+async def _check_schema(url: str) -> None:
+    database = Database(url, size=1)
+    try:
+        lacking = await database.run(migrations.check_statement())
+    finally:
+        await database.close()
+    if lacking:
+        shown = ", ".join(lacking[:3]) + (f" and {len(lacking) - 3} more" if len(lacking) > 3 else "")
+        raise SetupError(f"database {redact(url)} lacks {shown}; run `redrive migrate`")
+
+
+def _refuse(error: RedriveError, code: int) -> int:
+    log.critical("%s", error, extra={"event": "worker_refused"})
+    return code
+
+
+# --- who may tell it to stop ---
+
+
+def _orders() -> IO[bytes]:
+    """Standard input, moved away from the handlers."""
+    orders = os.fdopen(os.dup(0), "rb")
+    os.set_inheritable(orders.fileno(), False)
+    with open(os.devnull, "rb") as nothing:
+        os.dup2(nothing.fileno(), 0)
+    return orders
+
+
+def _status_fd() -> int | None:
+    fd = os.environ.pop(STATUS_FD, None)
+    if fd is None:
+        return None
+    os.set_inheritable(int(fd), False)
+    # A supervisor that does not read must not hold up the watchdog.
+    os.set_blocking(int(fd), False)
+    return int(fd)
+
+
+def _obey(orders: IO[bytes], worker: Worker, loop: asyncio.AbstractEventLoop) -> None:
+    for line in orders:
+        match line.strip():
+            case b"drain":
+                _end(worker, loop)
+            case b"exit":
+                _exit_at_once(signal.SIGTERM)
+            case _:
+                pass
+    log.warning("the supervisor is gone; draining", extra={"event": "supervisor_gone"})
+    _end(worker, loop)
+
+
+def _end(worker: Worker, loop: asyncio.AbstractEventLoop) -> None:
+    try:
+        loop.call_soon_threadsafe(worker.end)
+    except RuntimeError:
+        pass  # it has ended
+
+
+def _obey_signals(worker: Worker, loop: asyncio.AbstractEventLoop) -> None:
+    seen = False
+
+    def obey(number: int, frame: FrameType | None) -> None:
+        nonlocal seen
+        if seen:
+            _exit_at_once(number)
+        seen = True
+        _end(worker, loop)
+
+    # Not the loop's own handlers: the second signal must work while a handler blocks the loop.
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, obey)
+
+
+def _exit_at_once(number: int) -> None:
+    os._exit(128 + number)
+
+
+def _tell(status: int | None, worker: Worker, silence: float) -> None:
+    if status is None:
+        return
+    line = {
+        "worker": worker.name,
+        "ready": worker.ready,
+        "silence": round(silence, 1),
+        "running": worker.runner.running,
+        "notify": worker.listener.state,
+        **worker.stats.as_dict(),
+    }
+    try:
+        os.write(status, json.dumps(line).encode() + b"\n")
+    except OSError:
+        pass  # the supervisor is gone or slow: the orders' end says the first
