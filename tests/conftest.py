@@ -20,17 +20,29 @@ from tests.support.server import Server
 
 
 @pytest.fixture(scope="session")
-def server_url() -> Generator[str]:
-    """The tests' server, one a pytest process."""
-    given = os.environ.get("REDRIVE_TEST_URL")
-    if given:
-        yield given
+def server() -> Generator[Server | None]:
+    """The tests' server, one a pytest process; None where REDRIVE_TEST_URL names another."""
+    if os.environ.get("REDRIVE_TEST_URL"):
+        yield None
         return
-    server = Server()
+    started = Server()
     try:
-        yield server.start()
+        started.start()
+        yield started
     finally:
-        server.stop()
+        started.stop()
+
+
+@pytest.fixture(scope="session")
+def server_url(server: Server | None) -> str:
+    """Where databases are created."""
+    return server.url if server else os.environ["REDRIVE_TEST_URL"]
+
+
+@pytest.fixture(scope="session")
+def server_tcp_url(server: Server | None) -> str:
+    """The same server by TCP, for what stands between a client and its server."""
+    return server.tcp_url if server else os.environ["REDRIVE_TEST_URL"]
 
 
 @pytest.fixture(scope="session")
