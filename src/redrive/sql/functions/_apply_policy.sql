@@ -7,14 +7,14 @@ declare
     v_table oid := to_regclass(format('pgmq.%I', 'q_' || p_queue));
 begin
     update redrive.queue q
-       set max_attempts = (p ->> 'max_attempts')::integer,
+       set max_attempts = (p ->> 'max_attempts')::numeric::integer,
            visibility_timeout = (p ->> 'visibility_timeout')::numeric,
            timeout = (p ->> 'timeout')::numeric,
            backoff_base = (p -> 'backoff' ->> 'base')::numeric,
            backoff_factor = (p -> 'backoff' ->> 'factor')::numeric,
            backoff_cap = (p -> 'backoff' ->> 'cap')::numeric,
            backoff_jitter = (p -> 'backoff' ->> 'jitter')::numeric,
-           concurrency = (p ->> 'concurrency')::integer,
+           concurrency = (p ->> 'concurrency')::numeric::integer,
            single_flight = (p ->> 'single_flight')::boolean,
            key_field = nullif(p ->> 'key_field', ''),
            key_retention = (p ->> 'key_retention')::numeric,

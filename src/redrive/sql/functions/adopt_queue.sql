@@ -6,6 +6,7 @@ create function redrive.adopt_queue(p_queue text) returns void
 language plpgsql security definer set search_path = '' set lock_timeout = '10s'
 as $$
 declare
+    v_twin text;
     v_table regclass := to_regclass(format('pgmq.%I', 'q_' || lower(p_queue)));
 begin
     if p_queue is null or p_queue !~ '^[a-z][a-z0-9_-]{0,42}$' or p_queue like '%\_dlq' then
@@ -13,12 +14,17 @@ begin
             'digits, _ or -, at most 43 characters, not ending in _dlq', p_queue));
     end if;
     perform pg_advisory_xact_lock(hashtextextended('redrive.create_queue', 0));
-    if v_table is null or not exists (select from pgmq.meta m where m.queue_name = p_queue) then
+    select m.queue_name into v_twin from pgmq.meta m where lower(m.queue_name) = p_queue and m.queue_name <> p_queue limit 1;
+    if found then
+        perform redrive._refuse(format('pgmq lists queue %s, a twin that differs by case only from %s: both are one table; '
+            'only a lower-case name without a twin can be adopted', v_twin, p_queue));
+    elsif v_table is null or not exists (select from pgmq.meta m where m.queue_name = p_queue) then
         raise exception 'queue % does not exist in pgmq; run: redrive queue create %', p_queue, p_queue using errcode = 'RD001';
-    elsif (select count(*) from pgmq.meta m where lower(m.queue_name) = p_queue) > 1 then
-        perform redrive._refuse(format('queue %s has a twin that differs by case only, and both share one table; drop the twin first', p_queue));
-    elsif exists (select from pgmq.meta m where m.queue_name = p_queue and (m.is_unlogged or m.is_partitioned)) then
-        perform redrive._refuse(format('queue %s is unlogged or partitioned: its messages can vanish; move them to an ordinary queue', p_queue));
+    elsif exists (select from pgmq.meta m where m.queue_name = p_queue and (m.is_unlogged or m.is_partitioned))
+          or exists (select from pg_class c where c.relnamespace = 'pgmq'::regnamespace
+                        and c.relname in ('q_' || p_queue, 'q_' || p_queue || '_dlq') and (c.relpersistence <> 'p' or c.relkind <> 'r')) then
+        perform redrive._refuse(format('queue %s, or its dead-letter queue, is unlogged or partitioned: its messages can vanish; '
+            'move them to an ordinary queue', p_queue));
     elsif row_security_active(v_table) or not pg_has_role(current_user, (select relowner from pg_class where oid = v_table), 'usage') then
         raise exception 'role % neither owns the tables of queue % nor bypasses their row security; run migrate and adopt as their owner',
             current_user, p_queue using errcode = 'RD002';
