@@ -16,6 +16,7 @@ from psycopg.rows import namedtuple_row
 from redrive.store.database import Database
 from tests.support.databases import Databases
 from tests.support.layouts import NEWEST
+from tests.support.roles import Roles
 from tests.support.server import Server
 
 
@@ -51,6 +52,14 @@ def databases(server_url: str) -> Generator[Databases]:
     made = Databases(server_url, os.environ.get("PYTEST_XDIST_WORKER", "main"))
     yield made
     made.close()
+
+
+@pytest.fixture(scope="session")
+def roles(server_url: str, databases: Databases) -> Generator[Roles]:
+    """Makes roles, each with a name of its own; they go at the end, after the databases that know them."""
+    made = Roles(server_url)
+    yield made
+    made.drop()
 
 
 @pytest.fixture

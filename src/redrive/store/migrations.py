@@ -190,6 +190,8 @@ def _explained(error: psycopg.Error) -> RedriveError | psycopg.Error:
                 f"migrate met another transaction ({message}); nothing was changed; run it again"
             )
         case _:
-            if error.diag.internal_query:
-                error.add_note(f"in: {error.diag.internal_query.splitlines()[0]}")
+            # A fault in a file: its first line says which one.
+            file = re.search(r"-- .*", error.diag.internal_query or error.diag.context or "")
+            if file:
+                error.add_note(f"in: {file.group()}")
             return explain_psycopg(error) or error
