@@ -98,8 +98,8 @@ def load_settings() -> Settings:
         key = str(first["loc"][0])
         if first["type"] == "extra_forbidden":
             known = ", ".join(Settings.model_fields)
-            raise ConfigError(f"{_origin(key)} is no setting of redrive; they are: {known}") from None
-        raise ConfigError(f"{_origin(key)}: {first['msg'].removeprefix('Value error, ')}") from None
+            raise ConfigError(f"{origin(key)} is no setting of redrive; they are: {known}") from None
+        raise ConfigError(f"{origin(key)}: {first['msg'].removeprefix('Value error, ')}") from None
     except tomllib.TOMLDecodeError as problem:
         raise ConfigError(f"{_unreadable_file()} is no TOML: {problem}; mend it") from None
 
@@ -113,7 +113,7 @@ def choose_database(settings: Settings, *, embedded: bool = False) -> DatabaseCh
     directory = Path.cwd() / EMBEDDED_DIRECTORY
     if settings.database_url is not None:
         url = None if settings.database_url == EMBEDDED else settings.database_url
-        return DatabaseChoice(url, directory, _origin("database_url"))
+        return DatabaseChoice(url, directory, origin("database_url"))
     shared = os.environ.get("DATABASE_URL")
     if shared is not None:
         try:
@@ -151,7 +151,7 @@ def _variable(key: str) -> str:
     return f"{_PREFIX}{key.upper()}"
 
 
-def _origin(key: str) -> str:
+def origin(key: str) -> str:
     """Where the value of `key` stands, in the order in which it is looked for."""
     if _variable(key) in os.environ:
         return _variable(key)
