@@ -1,0 +1,71 @@
+"""The command `redrive`.
+
+Exit: 0 fine, 1 it found something wrong, 2 usage or configuration, 3 database out of reach, 130 Ctrl-C.
+Every `RedriveError` is one sentence on stderr; only a fault of redrive's own shows a traceback.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib.metadata import version
+from typing import Annotated
+
+import typer
+
+from redrive.cli import dlq, key, lease, message, queue
+from redrive.cli.config import config
+from redrive.cli.demo import demo
+from redrive.cli.dev import dev
+from redrive.cli.grant import grant
+from redrive.cli.migrate import migrate
+from redrive.cli.options import DatabaseOption
+from redrive.cli.output import say
+from redrive.cli.send import send
+from redrive.cli.session import name_database
+from redrive.cli.status import status
+from redrive.cli.worker import worker
+from redrive.errors import RedriveError, Unavailable
+
+EXIT_CONFIG = 2
+EXIT_UNAVAILABLE = 3
+
+
+def _show_version(asked: bool) -> None:
+    if asked:
+        print(f"redrive {version('redrive')}")
+        raise typer.Exit
+
+
+app = typer.Typer(
+    name="redrive",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="markdown",
+    pretty_exceptions_enable=False,
+    help="Production job queues on the Postgres you already have.",
+    epilog="Exit: 0 fine, 1 it found something wrong, 2 usage or configuration, 3 database out of reach.",
+)
+for each in (demo, dev, worker, migrate, grant, send, status, config):
+    app.command()(each)
+for noun in (queue, message, dlq, key, lease):
+    app.add_typer(noun.app, name=noun.__name__.rpartition(".")[2])
+
+
+@app.callback()
+def top(
+    show_version: Annotated[
+        bool,
+        typer.Option("--version", help="Print the version.", is_eager=True, callback=_show_version),
+    ] = False,
+    database: DatabaseOption = None,
+) -> None:
+    name_database(database)
+
+
+def main() -> None:
+    """Entry of the command; ends the process."""
+    try:
+        app()
+    except RedriveError as error:
+        say(f"redrive: {error}")
+        sys.exit(EXIT_UNAVAILABLE if isinstance(error, Unavailable) else EXIT_CONFIG)

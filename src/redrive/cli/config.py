@@ -1,0 +1,39 @@
+"""``redrive config``: what is set, and where."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from redrive.cli.options import DatabaseOption, JsonOption
+from redrive.cli.output import answer_json, console, table
+from redrive.cli.session import choose
+from redrive.errors import ConfigError
+from redrive.settings import EMBEDDED, load_settings, origin
+from redrive.store.url import redact
+
+
+def config(as_json: JsonOption = False, database: DatabaseOption = None) -> None:
+    """Show the settings that hold here and where each stands; passwords are left out."""
+    found = _settings(database)
+    if as_json:
+        answer_json(found)
+        return
+    rows = [(name, each["value"], each["source"]) for name, each in found.items()]
+    console().print(table(("setting", "value", "from"), rows))
+
+
+def _settings(database: str | None) -> dict[str, dict[str, Any]]:
+    settings = load_settings()
+    try:
+        choice = choose(database)
+        where = redact(choice.url) if choice.url is not None else f"{EMBEDDED} in {choice.directory}"
+        found: dict[str, dict[str, Any]] = {"database_url": {"value": where, "source": choice.source}}
+    except ConfigError:
+        found = {"database_url": {"value": None, "source": None}}
+    for name in ("app", "pg_bin"):
+        value = getattr(settings, name)
+        found[name] = {
+            "value": None if value is None else str(value),
+            "source": None if value is None else origin(name),
+        }
+    return found

@@ -1,0 +1,43 @@
+"""Declaring: the queues that an app's jobs need, made or brought up to date."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from redrive.cli.session import Session
+from redrive.errors import ConfigError, QueueMissing
+from redrive.job import JobDefinition
+from redrive.settings import load_settings
+from redrive.store import queues
+
+
+def app_name(given: str | None) -> str:
+    """The app that `--app` (None: the settings) names. Raises `ConfigError` when nobody names one."""
+    name = given or load_settings().app
+    if name is None:
+        raise ConfigError(
+            "no app is named; give --app module:attribute, such as --app examples.email:app, or set "
+            "REDRIVE_APP, or app in [tool.redrive] of pyproject.toml"
+        )
+    return name
+
+
+def declare(store: Session, jobs: Iterable[JobDefinition]) -> list[str]:
+    """Make the queues that are missing, with their declared policies; what was done, one sentence a queue."""
+    return [each for job in jobs for each in _declare(store, job)]
+
+
+def _declare(store: Session, job: JobDefinition) -> list[str]:
+    made = False
+    try:
+        hidden = store.run(queues.declare(job.queue, job.policy))
+    except QueueMissing:
+        store.run(queues.create(job.queue, job.policy))
+        made, hidden = True, []
+    done = [f"queue {job.queue} {'is made' if made else 'was there'}, its policy declared"]
+    done += [
+        f"queue {job.queue}: {each.field} is {each.declared!r} in the code, but an operator has set "
+        f"{each.override!r}; `redrive queue policy {job.queue} --reset {each.field}` takes that back"
+        for each in hidden
+    ]
+    return done

@@ -1,0 +1,5 @@
+"""``redrive demo``"""
+
+
+def demo() -> None:
+    """Play the story."""

@@ -1,0 +1,122 @@
+"""Output: answers go to stdout, everything said beside them to stderr.
+
+Guarantees  `--json` prints JSON and nothing else on stdout; tables are never narrower than needed because
+            nobody watches.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from redrive.errors import ConfigError
+
+# Wide enough for every table here; a terminal has its own width.
+_WIDE = 200
+
+
+def console(*, stderr: bool = False) -> Console:
+    """The terminal, or a plain wide page where there is none."""
+    stream = sys.stderr if stderr else sys.stdout
+    width = None if stream.isatty() or "COLUMNS" in os.environ else _WIDE
+    return Console(stderr=stderr, width=width, highlight=False, emoji=False)
+
+
+def say(text: str) -> None:
+    """A note beside the answer."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def answer(text: str) -> None:
+    """The answer, for people."""
+    print(text, flush=True)
+
+
+def answer_json(value: Any) -> None:
+    """The answer, for programs: times in ISO 8601."""
+    print(json.dumps(value, ensure_ascii=False, indent=2, default=_jsonable), flush=True)
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, numbers: Sequence[str] = ()) -> Table:
+    """A table of plain text; `numbers` are the columns to align right."""
+    made = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    for name in columns:
+        made.add_column(name, justify="right" if name in numbers else "left", overflow="fold")
+    for row in rows:
+        made.add_row(*(each if isinstance(each, Text) else Text(shown(each)) for each in row))
+    return made
+
+
+def shown(value: object) -> str:
+    """A value in a table: nothing for None, times without fractions, what is no text as JSON."""
+    match value:
+        case None:
+            return ""
+        case bool():
+            return "yes" if value else "no"
+        case str():
+            return value
+        case datetime():
+            return moment(value)
+        case dict() | list():
+            return json.dumps(value, ensure_ascii=False, default=_jsonable)
+        case _:
+            return str(value)
+
+
+def moment(at: datetime) -> str:
+    return at.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+
+
+def age(seconds: float | None) -> str:
+    """Seconds as 45s, 12m, 3h 20m or 4d 2h."""
+    if seconds is None:
+        return ""
+    whole = int(seconds)
+    if whole < 60:
+        return f"{whole}s"
+    if whole < 3600:
+        return f"{whole // 60}m"
+    if whole < 86400:
+        return f"{whole // 3600}h {whole % 3600 // 60}m"
+    return f"{whole // 86400}d {whole % 86400 // 3600}h"
+
+
+def one_line(text: str | None, most: int) -> str:
+    """The text's beginning, on one line."""
+    line = " ".join((text or "").split())
+    return line if len(line) <= most else line[: most - 1] + "…"
+
+
+def count(number: int, noun: str, many: str | None = None) -> str:
+    """``1 message``, ``2,000 messages``."""
+    return f"{number:,} {noun if number == 1 else many or noun + 's'}"
+
+
+def confirm(question: str, *, yes: bool) -> None:
+    """Ask before something that cannot be taken back; `yes` answers it beforehand.
+
+    A no ends the command with 1. Raises `ConfigError` when there is nobody to ask.
+    """
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise ConfigError(f"{question} There is no terminal to ask on; add --yes")
+    if not typer.confirm(question, err=True):
+        say("nothing was changed")
+        raise typer.Exit(1)
+
+
+def _jsonable(value: object) -> object:
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).isoformat().replace("+00:00", "Z")
+    raise TypeError(f"{type(value).__name__} is no JSON")

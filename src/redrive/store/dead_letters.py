@@ -1,0 +1,93 @@
+"""Dead letters: page through them, send them again, give them up, as statements."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from redrive import payload as payloads
+from redrive.policy import check_count
+from redrive.store.statement import Row, Statement, column, int_array
+
+
+class DeadLetter(NamedTuple):
+    """`dead_id` names it in its dead-letter queue, `original_msg_id` named it when it was a message.
+
+    `reason`: failed, crashed, rejected or malformed. `failures` are its first and last ten attempts.
+    `generation`: how often it had been sent again before. What an envelope lacks is None.
+    """
+
+    queue: str
+    dead_id: int
+    original_msg_id: int | None
+    read_ct: int | None
+    enqueued_at: datetime | None
+    dead_lettered_at: datetime
+    payload: Any
+    attempts: int | None
+    reason: str | None
+    error: str | None
+    failures: list[dict[str, Any]]
+    headers: dict[str, Any] | None
+    key: str | None
+    generation: int
+    origin: int | None
+
+
+class Redriven(NamedTuple):
+    """`status`: redriven (then `new_id` is the new message), key done, locked or missing."""
+
+    dead_id: int
+    new_id: int | None
+    status: str
+
+
+_JSON = ("payload", "failures", "headers")
+_COLUMNS = ", ".join(f"{name}::text" if name in _JSON else name for name in DeadLetter._fields)
+
+
+def page(queue: str | None = None, *, after: int = 0, limit: int = 100) -> Statement[list[DeadLetter]]:
+    """At most `limit` dead letters with ids beyond `after`, by id; of every queue when none is named.
+
+    Raises `InvalidArgument`, `QueueMissing`.
+    """
+    return Statement(
+        f"select {_COLUMNS}"
+        " from redrive.dead_letters(p_queue => %s::text, p_after => %s::bigint, p_limit => %s::integer)",
+        (queue, check_count(after, "after", least=0), check_count(limit, "limit")),
+        lambda rows: [_dead_letter(row) for row in rows],
+    )
+
+
+def redrive(
+    queue: str, ids: Sequence[int], *, patch: Mapping[str, Any] | None = None, force: bool = False
+) -> Statement[list[Redriven]]:
+    """Send dead letters again, in one transaction; one answer an id.
+
+    `patch`: fields that replace those of the payloads. `force`: keys that another message has completed are
+    freed, so that these run. Raises `PayloadError`, `QueueMissing`.
+    """
+    return Statement(
+        "select dead_id, new_id, status from redrive.redrive(p_queue => %s::text, p_msg_ids => %s::bigint[],"
+        " p_patch => %s::jsonb, p_force => %s::boolean)",
+        (queue, int_array(ids), None if patch is None else payloads.encode(dict(patch), root="patch"), force),
+        lambda rows: [Redriven(*row) for row in rows],
+    )
+
+
+def discard(queue: str, ids: Sequence[int]) -> Statement[list[int]]:
+    """Give dead letters up; the ids of those it found. Raises `QueueMissing`."""
+    return Statement(
+        "select redrive.discard(p_queue => %s::text, p_msg_ids => %s::bigint[])",
+        (queue, int_array(ids)),
+        column,
+    )
+
+
+def _dead_letter(row: Row) -> DeadLetter:
+    values = dict(zip(DeadLetter._fields, row, strict=True))
+    for name in _JSON:
+        values[name] = None if values[name] is None else payloads.decode(values[name])
+    values["failures"] = values["failures"] or []
+    return DeadLetter(**values)
