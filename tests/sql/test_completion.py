@@ -290,7 +290,7 @@ class TestComplete:
         self, db: Connection, database: Database, database_url: str, blocking_pool: BlockingPool
     ) -> None:
         claimed = claim(db)
-        with pytest.raises(InvalidArgument, match="is not in a transaction; complete.. needs"):
+        with pytest.raises(InvalidArgument, match=r"is not in a transaction; complete\(\) needs"):
             await make_job(database, claimed).complete(db)
         with pytest.raises(InvalidArgument, match="is not in a transaction"):
             make_sync_job(blocking_pool, claimed).complete(db)
@@ -317,7 +317,7 @@ class TestComplete:
         self, db: Connection, database: Database, database_url: str
     ) -> None:
         job = make_job(database, claim(db))
-        # Somebody else's redrive: a copy of a migrated template has an installation id of its own to be told by.
+        # As good as another database: on this connection redrive is another installation.
         other = await psycopg.AsyncConnection.connect(database_url)
         await other.execute("update redrive.installation set id = gen_random_uuid()")
         with pytest.raises(InvalidArgument, match="the connection is to another database"):
