@@ -74,6 +74,16 @@ class Server:
             "pg_ctl", "-D", self._data, "-l", self._home / "log", "-o", options, "-w", "-t", "60", "start"
         )
 
+    def into_recovery(self) -> None:
+        """From the next `resume` on it is a standby that nothing is sent to."""
+        (self._data / "standby.signal").touch()
+        if self._user:
+            shutil.chown(self._data / "standby.signal", self._user)
+
+    def program(self, name: str) -> Path:
+        """The path of a client program of this server's version."""
+        return self._bin / name
+
     def _run(self, program: str, *arguments: str | Path) -> None:
         # A file takes what is said, not a pipe: the server inherits it, and would keep a pipe open.
         with (self._home / "out").open("w") as out:
