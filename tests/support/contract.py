@@ -149,7 +149,8 @@ class Contract:
         self, message: object = None, *, queue: str = "jobs", key: str | None = None, **more: Any
     ) -> int:
         """`more`: delay, headers, unique, at."""
-        named = "".join(f", p_{name} => %s" for name in more)
+        casts = {"delay": "::numeric", "headers": "::jsonb"}
+        named = "".join(f", p_{name} => %s{casts.get(name, '')}" for name in more)
         values = [json.dumps(v) if isinstance(v, dict) else v for v in more.values()]
         return self.value(
             f"select redrive.send(p_queue => %s, p_message => %s, p_key => %s{named})",

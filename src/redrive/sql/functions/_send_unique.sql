@@ -14,8 +14,9 @@ begin
     if v_key is null then
         perform redrive._refuse('unique needs a key; give one');
     end if;
-    insert into redrive.sent_key (queue, key, msg_ids) values (q.queue, v_key, '{}') on conflict do nothing;
-    select s.msg_ids into v_live from redrive.sent_key s where s.queue = q.queue and s.key = v_key for update;
+    -- One statement finds or makes the row and locks it: between two, the end of the key's message could delete it.
+    insert into redrive.sent_key as s (queue, key, msg_ids) values (q.queue, v_key, '{}')
+        on conflict (queue, key) do update set msg_ids = s.msg_ids returning s.msg_ids into v_live;
     -- Checked, not believed: a purge by hand must not pin a key.
     execute format('select array_agg(msg_id order by msg_id) from pgmq.%I where msg_id = any ($1)', 'q_' || q.queue) into v_live using v_live;
     if v_live is not null then
@@ -24,7 +25,8 @@ begin
     end if;
     select * into v_done from redrive.key k
      where k.queue = q.queue and k.key = v_key
-       and (k.state = 'done' and k.expires_at > redrive.clock() or k.state = 'running' and k.lease_until > redrive.clock());
+       and (k.state = 'done' and k.expires_at > redrive.clock()
+            or k.state = 'running' and k.lease_until > redrive.clock() and (k.owner_msg is null or redrive._exists('q_' || q.queue, k.owner_msg)));
     if found then
         delete from redrive.sent_key s where s.queue = q.queue and s.key = v_key;
         return query select v_done.owner_msg, true;

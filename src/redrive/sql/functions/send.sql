@@ -26,6 +26,9 @@ begin
         v_headers := coalesce(p_headers, '{}') || jsonb_build_object('x-redrive-key', p_key);
     elsif q.key_field is not null then
         v_key := nullif(p_message ->> q.key_field, '');
+        if v_key is not null then
+            perform redrive._check_key(v_key);
+        end if;
     end if;
     if q.has_headers then
         execute format('insert into pgmq.%I (vt, message, headers) values ($1, $2, $3) returning msg_id', 'q_' || p_queue)

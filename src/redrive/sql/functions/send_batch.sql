@@ -28,6 +28,7 @@ begin
     end if;
     select array_agg(coalesce(p_keys[m.n::integer], nullif(m.value ->> q.key_field, '')) order by m.n) into v_keys
       from jsonb_array_elements(p_messages) with ordinality m(value, n);
+    perform redrive._check_key(k) from unnest(v_keys) k where k is not null;
     execute 'with sent as (' || redrive._insert_batch_sql(q, true) || ') select array_agg(msg_id) from sent'
        into v_ids using p_messages, v_due, p_headers, p_keys;
     insert into redrive.sent_key as s (queue, key, msg_ids)
