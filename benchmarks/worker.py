@@ -1,0 +1,84 @@
+"""Worker: `redrive worker` as users start it, and an ear for what its handlers say."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from benchmarks.place import Place, value
+
+_READY_WITHIN = 30.0
+
+
+class Worker:
+    """One worker process on one queue of `benchmarks.jobs`; ready and idle once the context is entered."""
+
+    def __init__(self, place: Place, queue: str, concurrency: int) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="redrive-ear-")
+        path = str(Path(self._folder.name) / "ear")
+        self._ear = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self._ear.bind(path)
+        self._ear.settimeout(30.0)
+        self._log = (Path(self._folder.name) / "log").open("w+")
+        self._process = subprocess.Popen(
+            [
+                sys.executable,
+                "-c",
+                f"""from redrive.worker.supervisor import supervise
+from redrive.worker.options import WorkerOptions
+import sys
+sys.exit(supervise(WorkerOptions("benchmarks.jobs:app", {place.url!r}, ({queue!r},), {concurrency})))""",
+            ],
+            env={**os.environ, "REDRIVE_DATABASE_URL": place.url, "BENCH_EAR": path},
+            stdout=self._log,
+            stderr=self._log,
+        )
+        self._place = place
+        self._queue = queue
+
+    def __enter__(self) -> Self:
+        try:
+            self._wait()
+        except BaseException:
+            self._end()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._end()
+
+    def _wait(self) -> None:
+        deadline = time.monotonic() + _READY_WITHIN
+        with self._place.connect() as connection:
+            while not value(
+                connection,
+                "select exists (select from redrive.worker where queue = %s and waiting_until > now())",
+                self._queue,
+            ):
+                if self._process.poll() is not None or time.monotonic() > deadline:
+                    self._log.seek(0)
+                    raise RuntimeError(f"the worker is not ready: {self._log.read()}")
+                time.sleep(0.05)
+        # It looks at an idle queue after 10, 50 and 250 ms before it relies on being told.
+        time.sleep(0.5)
+
+    def _end(self) -> None:
+        self._process.send_signal(signal.SIGTERM)
+        self._process.wait()
+        self._ear.close()
+        self._log.close()
+        self._folder.cleanup()
+
+    def hear(self) -> str:
+        """The next thing a handler says. Raises `TimeoutError` after half a minute of silence."""
+        return self._ear.recv(4096).decode()
