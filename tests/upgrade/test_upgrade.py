@@ -7,11 +7,13 @@ import subprocess
 from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from threading import Barrier, Event
 from typing import Any
 
 import psycopg
 import pytest
+from psycopg import sql
 
 from redrive.errors import SetupError
 from redrive.sql import FOLDER
@@ -20,6 +22,7 @@ from redrive.store.migrations import Migration, check, migrate, plan_sql
 from tests.support.databases import Databases
 from tests.support.layouts import scripts
 from tests.support.packages import SqlPackage
+from tests.support.roles import Roles
 from tests.support.server import Server
 
 Connection = psycopg.Connection[Any]
@@ -29,6 +32,25 @@ Connection = psycopg.Connection[Any]
 def empty(empty_database_url: str) -> Generator[Connection]:
     with connect(empty_database_url) as connection:
         yield connection
+
+
+@pytest.fixture
+def offered_extension(server_url: str) -> Generator[Path]:
+    """A place with an extension pgmq in it, which the server's own user can read."""
+    from pgmq.install import get_embedded_install_sql
+
+    with psycopg.connect(server_url) as connection:
+        if connection.info.server_version < 180000:
+            pytest.skip("before Postgres 18 an extension can only be put into the server's own directories")
+    with TemporaryDirectory() as place:
+        folder = Path(place) / "extension"
+        folder.mkdir()
+        Path(place).chmod(0o755)
+        (folder / "pgmq.control").write_text(
+            "default_version = '1.13.0'\nrelocatable = false\nsuperuser = false\nschema = 'pgmq'\n"
+        )
+        (folder / "pgmq--1.13.0.sql").write_text(get_embedded_install_sql())
+        yield Path(place)
 
 
 def shape(db: Connection) -> list[Any]:
@@ -156,6 +178,24 @@ class TestEveryWay:
         migrate(empty)
         empty.execute("select redrive.create_queue('mails'), redrive.send('mails', '{}'::jsonb)")
         assert len(empty.execute("select from redrive.claim('mails', 30, 10, 'w')").fetchall()) == 1
+
+    @pytest.mark.parametrize("attributes", ["login superuser", "login"])
+    def test_pgmq_is_taken_as_an_extension_where_the_server_offers_it(
+        self, offered_extension: Path, empty: Connection, roles: Roles, attributes: str
+    ) -> None:
+        owner = roles.create("owner", attributes)
+        database = sql.Identifier(empty.info.dbname)
+        empty.execute(sql.SQL("alter database {} owner to {}").format(database, sql.Identifier(owner)))
+        empty.execute(
+            sql.SQL("alter database {} set extension_control_path = {}").format(
+                database, sql.Literal(f"{offered_extension}:$system")
+            )
+        )
+        with roles.connect(empty.info, owner) as theirs:
+            assert migrate(theirs).pgmq == "extension"
+            assert not migrate(theirs).changed
+            theirs.execute("select redrive.create_queue('mails'), redrive.send('mails', '{}'::jsonb)")
+            assert len(theirs.execute("select from redrive.claim('mails', 30, 10, 'w')").fetchall()) == 1
 
 
 class TestAtOnce:
