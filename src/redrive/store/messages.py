@@ -18,6 +18,7 @@ from redrive.store.statement import Row, Scalar, Statement, column, int_array, t
 # The database refuses longer delays too.
 MAX_DELAY = 3_155_760_000
 MAX_KEY = 512
+# Messages a statement: 1,000 to 5,000 are equally fast for small ones, 10,000 is slower.
 CHUNK = 2_500
 _BIGINT = 2**63 - 1
 # Wider than the rule for new queues: an adopted one may have capitals and hyphens.
