@@ -1,0 +1,53 @@
+"""The command line, run in this process: fast, and with the exit code and output of the real one."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass
+from typing import Any
+from unittest import mock
+
+import redrive.cli
+
+
+@dataclass(frozen=True)
+class Ran:
+    """How a command ended."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+def run(*arguments: str, stdin: str | bytes = "") -> Ran:
+    """``redrive ARGUMENTS``, with `stdin` that is no terminal."""
+    data = stdin.encode() if isinstance(stdin, str) else stdin
+    out, err = io.StringIO(), io.StringIO()
+    with (
+        mock.patch.object(sys, "argv", ["redrive", *arguments]),
+        mock.patch.object(sys, "stdin", io.TextIOWrapper(io.BytesIO(data))),
+        redirect_stdout(out),
+        redirect_stderr(err),
+    ):
+        try:
+            redrive.cli.main()
+        except SystemExit as end:
+            code = end.code
+        else:
+            code = 0
+    assert isinstance(code, int), code
+    return Ran(code, out.getvalue(), err.getvalue())
+
+
+def fine(*arguments: str, stdin: str | bytes = "") -> Ran:
+    """The same, of a command that must end with 0."""
+    ran = run(*arguments, stdin=stdin)
+    assert ran.code == 0, ran
+    return ran

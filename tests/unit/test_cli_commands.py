@@ -1,0 +1,113 @@
+"""The commands there are, and what each promises alike."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer.main
+
+from redrive.cli import app
+from tests.support.cli import run
+
+ROOT = Path(__file__).parents[2]
+
+COMMANDS = {
+    "config",
+    "demo",
+    "dev",
+    "dlq discard",
+    "dlq list",
+    "dlq redrive",
+    "dlq show",
+    "grant",
+    "key free",
+    "key show",
+    "lease list",
+    "lease release",
+    "message cancel",
+    "message now",
+    "message release",
+    "message show",
+    "message snooze",
+    "migrate",
+    "queue adopt",
+    "queue create",
+    "queue drop",
+    "queue list",
+    "queue pause",
+    "queue policy",
+    "queue resume",
+    "queue show",
+    "send",
+    "status",
+    "worker",
+}
+READING = {
+    "config",
+    "dlq list",
+    "dlq show",
+    "key show",
+    "lease list",
+    "message show",
+    "queue list",
+    "queue policy",
+    "queue show",
+    "status",
+}
+DESTRUCTIVE = {"dlq discard", "key free", "lease release", "message cancel", "message release", "queue drop"}
+_MENTIONED = re.compile(r"(?<!from )\bredrive ((?:queue|message|dlq|key|lease) [a-z]+|[a-z]+)\b")
+
+
+def commands() -> dict[str, Any]:
+    """Every command by its words."""
+    found: dict[str, Any] = {}
+    top: Any = typer.main.get_command(app)
+    for name, command in top.commands.items():
+        found |= {f"{name} {verb}": each for verb, each in getattr(command, "commands", {}).items()} or {
+            name: command
+        }
+    return found
+
+
+def options(name: str) -> set[str]:
+    return {option for parameter in commands()[name].params for option in parameter.opts}
+
+
+def test_the_commands_are_those_that_are_promised() -> None:
+    assert set(commands()) == COMMANDS
+
+
+def test_every_document_names_only_commands_there_are() -> None:
+    known = COMMANDS | {name.split()[0] for name in COMMANDS}
+    for document in [ROOT / "README.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").glob("**/*.md")]:
+        in_code = " ".join(re.findall(r"```.*?```|`[^`\n]+`", document.read_text(), re.DOTALL))
+        assert set(_MENTIONED.findall(in_code)) <= known, document
+
+
+def test_every_reading_command_has_json() -> None:
+    assert {name for name in READING if "--json" not in options(name)} == set()
+
+
+def test_every_destructive_command_can_be_answered_beforehand() -> None:
+    assert {name for name in commands() if "--yes" in options(name)} >= DESTRUCTIVE
+
+
+@pytest.mark.parametrize("name", sorted(COMMANDS))
+def test_every_command_says_what_it_is_for(name: str) -> None:
+    ran = run(*name.split(), "--help")
+    assert ran.code == 0
+    assert len(commands()[name].help) > 10
+
+
+def test_the_version_is_told() -> None:
+    ran = run("--version")
+    assert (ran.code, ran.err) == (0, "") and re.fullmatch(r"redrive \d+\.\d+\.\d+\S*\n", ran.out)
+
+
+def test_what_is_no_command_exits_2() -> None:
+    assert run("quue", "list").code == 2
+    assert run("queue", "lst").code == 2
+    assert run("status", "--jsn").code == 2
