@@ -13,6 +13,8 @@ from typing import Any, Literal
 import psycopg
 import pytest
 import sqlalchemy
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from redrive import InvalidArgument, PayloadError, QueueMissing, Redrive, Sent, SetupError, Unavailable
@@ -28,6 +30,7 @@ from tests.support.connections import (
     transaction,
 )
 from tests.support.layouts import newest_only, with_headers
+from tests.support.values import json_values, shape
 
 Connection = psycopg.Connection[Any]
 
@@ -120,6 +123,15 @@ class TestTheCallersTransaction:
         with django_(database_url) as t, pytest.raises(QueueMissing, match=r"^queue nowhere does not exist"):
             app.sync.send("nowhere", 1, connection=t.connection)
 
+    def test_a_connection_that_cannot_take_the_text_is_said_to_be(
+        self, app: Redrive, db: Connection, database_url: str
+    ) -> None:
+        with psycopg.connect(database_url, client_encoding="latin1") as connection:
+            app.sync.send("mails", "é", connection=connection)
+            with pytest.raises(InvalidArgument, match="client_encoding cannot take '本'; set it to UTF8"):
+                app.sync.send("mails", "本", connection=connection)
+        assert stored(db) == ["é"]
+
     def test_autocommit_is_the_callers_choice_too(
         self, app: Redrive, db: Connection, database_url: str
     ) -> None:
@@ -157,6 +169,18 @@ class TestSending:
         (back,) = stored(db)
         assert back == {**payload, "price": 1.1}
         assert isinstance(back["f"], float)
+
+    @newest_only
+    def test_any_json_comes_back_equal_from_the_database(self, app: Redrive, db: Connection) -> None:
+        @settings(max_examples=25, deadline=None)
+        @given(st.lists(json_values, min_size=1, max_size=30))
+        def comes_back(values: list[Any]) -> None:
+            db.execute("truncate pgmq.q_mails")
+            app.sync.send_many("mails", values, connection=db)
+            app.sync.send("mails", values, connection=db)
+            assert shape(stored(db)) == shape([*values, values])
+
+        comes_back()
 
     async def test_blocking_code_needs_no_connection(self, app: Redrive, db: Connection) -> None:
         # Called on a thread whose event loop is running, which must not matter.

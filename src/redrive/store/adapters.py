@@ -5,7 +5,7 @@ Guarantees  nothing is committed, rolled back or set; the caller's row factories
 Not given   a usable transaction after a fault: Postgres aborts it, as after any failed statement.
 
 Taken: psycopg `Connection` and `AsyncConnection`; asyncpg `Connection` (of a pool, too); SQLAlchemy
-`Connection`, `Session`, `AsyncConnection`, `AsyncSession` (scoped ones, too) on any of its Postgres drivers;
+`Connection`, `Session`, `AsyncConnection`, `AsyncSession` (scoped ones, too) on psycopg, psycopg2 or asyncpg;
 Django's `django.db.connection`. They are known by the module of their class: no driver is imported.
 """
 
@@ -174,6 +174,10 @@ def _for_sqlalchemy(statement: Statement[Any]) -> tuple[Any, dict[str, str | Non
 
 def _explained(error: Exception) -> Exception:
     """The redrive error for a driver's error; the same error when it is none of ours to translate."""
+    if isinstance(error, UnicodeEncodeError):
+        return InvalidArgument(
+            f"the connection's client_encoding cannot take {error.object[error.start]!r}; set it to UTF8"
+        )
     for each in _causes(error):
         sqlstate = getattr(each, "sqlstate", None) or getattr(each, "pgcode", None)
         if isinstance(sqlstate, str):
