@@ -12,7 +12,8 @@ begin
     elsif to_regclass(format('pgmq.%I', 'q_' || q.queue || '_dlq')) is null then
         execute format('update pgmq.%I m set vt = $2 + interval ''5 minutes'' %s where m.msg_id = any ($1)', 'q_' || q.queue,
                        case when q.has_headers
-                            then ', headers = coalesce(m.headers, ''{}'') || jsonb_build_object(''x-redrive-settled'', m.read_ct)' else '' end)
+                            then format(', headers = %s || jsonb_build_object(''x-redrive-settled'', m.read_ct)', redrive._part(q, 'bag'))
+                            else '' end)
           using p_ids, v_now;
         return 0;
     end if;
@@ -22,15 +23,14 @@ begin
                    'original_msg_id', m.msg_id, 'read_ct', m.read_ct, 'enqueued_at', m.enqueued_at, 'dead_lettered_at', $3,
                    'payload', m.message, 'attempts', %s, 'reason', r.reason, 'error', f.error, 'failures', coalesce(f.failures, '[]'),
                    'headers', %s, 'key', %s,
-                   'generation', coalesce((%s ->> 'x-redrive-generation')::integer, 0),
-                   'origin', coalesce((%s ->> 'x-redrive-origin')::bigint, m.msg_id))
+                   'generation', %s, 'origin', %s)
           from pgmq.%I m
           join unnest($1, $2) r(id, reason) on r.id = m.msg_id
           left join lateral redrive._failures($4, m.msg_id) f on true
          where m.msg_id = any ($1)
          order by m.msg_id $q$,
         'q_' || q.queue || '_dlq', redrive._part(q, 'attempt'), redrive._part(q, 'headers'), redrive._part(q, 'key'),
-        redrive._part(q, 'headers'), redrive._part(q, 'headers'), 'q_' || q.queue)
+        redrive._part(q, 'generation'), redrive._part(q, 'origin'), 'q_' || q.queue)
       using p_ids, p_reasons, v_now, q.queue;
     get diagnostics v_buried = row_count;
     perform redrive._finish(q, p_ids, 'dead', null);

@@ -18,7 +18,7 @@ begin
         if v_known < cardinality(p_keys) then
             execute 'insert into redrive.key (queue, key, state, owner_msg, done_at, expires_at)
                      select $1, f.key, ''done'', f.owner, $4, $4 + make_interval(secs => $5)
-                       from (select distinct on (key) key, owner from unnest($2, $3) f(key, owner) order by key) f
+                       from (select distinct on (key) key, owner from unnest($2, $3) f(key, owner) where length(key) <= 512 order by key) f
                       where not exists (select from redrive.key k where k.queue = $1 and k.key = f.key)
                         and pg_try_advisory_xact_lock(hashtextextended($1 || '':'' || f.key, 0))
                      on conflict do nothing'

@@ -19,7 +19,6 @@ begin
     execute format('select greatest($1, max(m.attempt)) from (select %s as attempt from pgmq.%I m where m.vt <= $2 order by m.vt limit 1000) m',
                    redrive._part(q, 'attempt'), 'q_' || q.queue)
        into max_attempt using max_attempt, v_now;
-    delayed := v_waiting - in_flight;
     if to_regclass(format('pgmq.%I', v_dlq)) is null then
         dead := 0;
         parked := v_spent;
@@ -27,6 +26,7 @@ begin
         execute format('select count(*) from (select from pgmq.%I limit 10000) m', v_dlq) into dead;
         parked := 0;
     end if;
+    delayed := v_waiting - in_flight - parked;
     oldest_ready_age_sec := greatest(extract(epoch from v_now - v_oldest), 0);
     execute format('select max(m.archived_at) from pgmq.%I m', 'a_' || q.queue) into last_done_at;
     more := greatest(ready, v_waiting, dead) >= 10000;

@@ -16,7 +16,7 @@ begin
     end if;
     if p_pick.gaps is not null then
         v_set := v_set || format(', headers = case when m.read_ct - %s >= 2
-            then coalesce(m.headers, ''{}'') || ''{"x-redrive-isolated": true}'' else m.headers end', redrive._part(q, 'settled'));
+            then %s || ''{"x-redrive-isolated": true}'' else m.headers end', redrive._part(q, 'settled'), redrive._part(q, 'bag'));
     end if;
     return query execute format($q$
         with m as (

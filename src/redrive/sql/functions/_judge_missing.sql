@@ -11,8 +11,8 @@ declare
     v_verdicts text[];
 begin
     execute format('select array_agg(m.msg_id) from pgmq.%I m where m.msg_id = any ($1)', 'q_' || q.queue) into v_there using v_missing;
-    execute format('select array_agg(m.msg_id), array_agg(coalesce((%s ->> ''x-redrive-late'')::integer, m.read_ct))
-                      from pgmq.%I m where m.msg_id = any ($1)', redrive._part(q, 'headers'), 'a_' || q.queue)
+    execute format('select array_agg(m.msg_id), array_agg(coalesce(%s, m.read_ct))
+                      from pgmq.%I m where m.msg_id = any ($1)', redrive._part(q, 'late'), 'a_' || q.queue)
        into v_ended, v_enders using v_missing;
     execute $q$
         select array_agg(coalesce(v.verdict, case when t.id is not null then 'locked' when e.ender = v.ct then 'repeat' else 'lost' end) order by v.n)

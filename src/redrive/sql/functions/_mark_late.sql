@@ -4,9 +4,9 @@ language plpgsql set search_path = ''
 as $$
 begin
     if q.has_headers then
-        execute format('update pgmq.%I m set headers = coalesce(m.headers, ''{}'') || jsonb_build_object(''x-redrive-late'', v.ct)
+        execute format('update pgmq.%I m set headers = %s || jsonb_build_object(''x-redrive-late'', v.ct)
                           from unnest($1, $2, $3) v(id, ct, verdict) where m.msg_id = v.id and v.verdict = ''late'' and v.id = any ($4)',
-                       'q_' || q.queue)
+                       'q_' || q.queue, redrive._part(q, 'bag'))
           using j.ids, j.cts, j.verdicts, j.finishes;
     end if;
 end

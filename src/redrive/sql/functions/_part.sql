@@ -1,7 +1,11 @@
 -- _part: the SQL expressions that read one fact of a message, for EXECUTE. One place knows where a fact stands.
---   key       header x-redrive-key, else the payload's key field
---   credit    deliveries given back          settled   the last reported delivery
---   attempt   read_ct - credit               columns   what both tables of the queue have
+--   key         header x-redrive-key, else the payload's key field
+--   credit      deliveries given back          settled   the last reported delivery
+--   attempt     read_ct - credit               columns   what both tables of the queue have
+--   bag         the headers to add ours to
+--   generation, origin, late   what else stands in the headers
+-- Whoever may write to pgmq's tables may have written anything: what is no object counts as no headers, what is no
+-- number as no such header. An error here would let one message block its queue for ever.
 create function redrive._part(q redrive.queue, p_part text) returns text
 language sql immutable set search_path = ''
 as $$
@@ -13,13 +17,21 @@ as $$
                  when q.key_field is not null then format('nullif(m.message ->> %L, '''')', q.key_field)
                  else 'null::text' end
         when 'credit' then
-            case when q.has_headers then 'coalesce((m.headers ->> ''x-redrive-credit'')::integer, 0)' else '0' end
+            case when q.has_headers then 'coalesce(substring(m.headers ->> ''x-redrive-credit'' from ''^\d{1,9}$'')::integer, 0)' else '0' end
         when 'settled' then
-            case when q.has_headers then 'coalesce((m.headers ->> ''x-redrive-settled'')::integer, 0)' else '0' end
+            case when q.has_headers then 'coalesce(substring(m.headers ->> ''x-redrive-settled'' from ''^\d{1,9}$'')::integer, 0)' else '0' end
         when 'attempt' then
-            case when q.has_headers then '(m.read_ct - coalesce((m.headers ->> ''x-redrive-credit'')::integer, 0))' else 'm.read_ct' end
+            format('(m.read_ct - %s)', redrive._part(q, 'credit'))
         when 'gap' then
-            case when q.has_headers then '(m.read_ct > coalesce((m.headers ->> ''x-redrive-settled'')::integer, 0))' else 'false' end
+            case when q.has_headers then format('(m.read_ct > %s)', redrive._part(q, 'settled')) else 'false' end
+        when 'generation' then
+            case when q.has_headers then 'coalesce(substring(m.headers ->> ''x-redrive-generation'' from ''^\d{1,9}$'')::integer, 0)' else '0' end
+        when 'origin' then
+            case when q.has_headers then 'coalesce(substring(m.headers ->> ''x-redrive-origin'' from ''^\d{1,18}$'')::bigint, m.msg_id)' else 'm.msg_id' end
+        when 'late' then
+            case when q.has_headers then 'substring(m.headers ->> ''x-redrive-late'' from ''^\d{1,9}$'')::integer' else 'null::integer' end
+        when 'bag' then
+            'case when jsonb_typeof(m.headers) = ''object'' then m.headers else ''{}'' end'
         when 'isolated' then
             case when q.has_headers then 'coalesce(m.headers ? ''x-redrive-isolated'', false)' else 'false' end
         when 'headers' then

@@ -43,8 +43,9 @@ begin
         select array_agg(%s), array_agg(m.msg_id) from back m where %s is not null $q$,
         'q_' || q.queue, redrive._part(q, 'attempt'),
         case when q.has_headers then format(
-            ', headers = coalesce(m.headers, ''{}'') || jsonb_build_object(''x-redrive-settled'', m.read_ct)
-               || case when r.outcome = ''snooze'' then jsonb_build_object(''x-redrive-credit'', %s + 1) else ''{}'' end', redrive._part(q, 'credit'))
+            ', headers = %s || jsonb_build_object(''x-redrive-settled'', m.read_ct)
+               || case when r.outcome = ''snooze'' then jsonb_build_object(''x-redrive-credit'', %s + 1) else ''{}'' end',
+            redrive._part(q, 'bag'), redrive._part(q, 'credit'))
         else '' end, redrive._part(q, 'key'), redrive._part(q, 'key'))
        into v_keys, v_owners using v_ids, v_outcomes, v_delays, v_now, q.backoff_base, q.backoff_factor, q.backoff_cap, q.backoff_jitter;
     if v_keys is not null then

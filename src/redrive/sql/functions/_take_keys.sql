@@ -6,13 +6,18 @@ returns redrive._picked
 language plpgsql set search_path = ''
 as $$
 declare
-    v_keys text[] := array(select distinct k from unnest(p_pick.keys) k where k is not null);
+    v_keys text[];
     v_held redrive.key[];
     v_new text[];
     v_done bigint[];
     v_busy bigint[];
     v_waits interval[];
 begin
+    -- Sent past redrive, which refuses them: no index could hold such a key, and an error here would block the queue.
+    if exists (select from unnest(p_pick.keys) k where length(k) > 512) then
+        p_pick.keys := array(select case when length(k) <= 512 then k end from unnest(p_pick.keys) with ordinality u(k, n) order by n);
+    end if;
+    v_keys := array(select distinct k from unnest(p_pick.keys) k where k is not null);
     execute 'select array_agg(k) from (select k from redrive.key k where k.queue = $1 and k.key = any ($2) order by k.key for update skip locked) k'
        into v_held using q.queue, v_keys;
     execute 'with free as (

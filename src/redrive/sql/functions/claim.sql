@@ -20,7 +20,7 @@ declare
     v_got integer := 0;
     v_rows integer;
 begin
-    if p_qty is null or p_qty < 1 or p_vt is null or p_vt < 1 then
+    if p_qty is null or p_qty < 1 or p_vt is null or p_vt < 1 or p_vt > 3155760000 then
         perform redrive._refuse(format('claim takes a whole number of messages >= 1 and a visibility timeout >= 1 second, not %s and %s',
                                        coalesce(p_qty::text, 'null'), coalesce(p_vt::text, 'null')));
     end if;

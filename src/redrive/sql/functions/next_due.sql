@@ -10,7 +10,7 @@ begin
         return null;
     end if;
     execute format('select vt from pgmq.%I order by vt limit 1', 'q_' || p_queue) into v_vt;
-    return greatest(extract(epoch from v_vt - redrive.clock()), 0);
+    return case when v_vt is not null then greatest(extract(epoch from v_vt - redrive.clock()), 0) end;
 end
 $$;
 revoke all on function redrive.next_due(text) from public;

@@ -26,8 +26,8 @@ begin
         select array_agg(m.msg_id), array_agg(%s) filter (where %s is not null), array_agg(m.msg_id) filter (where %s is not null) from back m $q$,
         'q_' || p_queue, 'q_' || p_queue,
         case when q.has_headers then format(
-            ', headers = coalesce(m.headers, ''{}'') || jsonb_build_object(''x-redrive-settled'', m.read_ct, ''x-redrive-credit'', %s + 1)',
-            redrive._part(q, 'credit')) else '' end,
+            ', headers = %s || jsonb_build_object(''x-redrive-settled'', m.read_ct, ''x-redrive-credit'', %s + 1)',
+            redrive._part(q, 'bag'), redrive._part(q, 'credit')) else '' end,
         redrive._part(q, 'settled'), redrive._part(q, 'key'), redrive._part(q, 'key'), redrive._part(q, 'key'))
        into v_ids, v_keys, v_owners using p_msg_ids, p_read_cts, p_due, v_now;
     if v_keys is not null then
