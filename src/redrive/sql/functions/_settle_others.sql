@@ -51,6 +51,12 @@ begin
     if v_keys is not null then
         perform redrive._free_keys(q.queue, v_keys, v_owners);
     end if;
+    -- Reported, as against buried by a claim: a resend then finds in the archive that it is one.
+    if v_dead is not null and q.has_headers then
+        execute format('update pgmq.%I m set headers = %s || jsonb_build_object(''x-redrive-settled'', m.read_ct) where m.msg_id = any ($1)',
+                       'q_' || q.queue, redrive._part(q, 'bag'))
+          using v_dead;
+    end if;
     dead := redrive._bury(q, v_dead, v_reasons);
 end
 $$;
