@@ -34,7 +34,7 @@ class Server:
     def __init__(self, settings: dict[str, str] | None = None) -> None:
         self._home = Path(tempfile.mkdtemp(prefix="redrive-pg-"))
         self._data = self._home / "data"
-        self._user = _unprivileged()
+        self._user = unprivileged()
         self._settings = {**_SETTINGS, **(settings or {})}
         self._bin = _binaries(self._home, self._user)
         self.port = _free_port()
@@ -84,6 +84,10 @@ class Server:
         """The path of a client program of this server's version."""
         return self._bin / name
 
+    def log(self) -> str:
+        """What the server has logged so far."""
+        return (self._home / "log").read_text(errors="replace")
+
     def _run(self, program: str, *arguments: str | Path) -> None:
         # A file takes what is said, not a pipe: the server inherits it, and would keep a pipe open.
         with (self._home / "out").open("w") as out:
@@ -98,13 +102,13 @@ class Server:
                 check=False,
             )
         if done.returncode != 0:
-            log = self._home / "log"
-            said = (self._home / "out").read_text() + (log.read_text()[-2000:] if log.exists() else "")
+            log = self.log()[-2000:] if (self._home / "log").exists() else ""
+            said = (self._home / "out").read_text() + log
             raise RuntimeError(f"{program} failed:\n{said}")
 
 
-def _unprivileged() -> str | None:
-    """Postgres refuses to run as root: whom to run it as, None for ourselves."""
+def unprivileged() -> str | None:
+    """Postgres and PgBouncer refuse to run as root: whom to run them as, None for ourselves."""
     if os.geteuid() != 0:
         return None
     for name in ("postgres", "nobody"):
@@ -112,7 +116,7 @@ def _unprivileged() -> str | None:
             return pwd.getpwnam(name).pw_name
         except KeyError:
             continue
-    raise RuntimeError("running as root, and there is neither a user postgres nor nobody to run Postgres as")
+    raise RuntimeError("running as root, and there is neither a user postgres nor nobody to run servers as")
 
 
 def _binaries(home: Path, user: str | None) -> Path:
