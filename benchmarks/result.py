@@ -11,6 +11,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from rich import box
 from rich.console import Console
 from rich.table import Table
 
@@ -61,7 +62,7 @@ class Result:
         }
 
     def show(self, console: Console) -> None:
-        table = Table(title=f"{self.name}: {self.title}", title_justify="left")
+        table = Table(title=f"{self.name}: {self.title}", title_justify="left", box=box.SIMPLE_HEAD)
         for n, column in enumerate(self.columns):
             words = all(isinstance(row[n], str) for row in self.rows) and column != "runs"
             table.add_column(column, justify="left" if words else "right", no_wrap=True)
