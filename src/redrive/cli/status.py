@@ -71,7 +71,7 @@ def metrics_table(found: Sequence[Gauges]) -> Table:
             *(_counted(number) for number in (each.ready, each.delayed, each.in_flight)),
             _counted(each.dead, alarming=True),
             _counted(each.parked, alarming=True),
-            age(each.oldest_ready_age_sec),
+            age(each.oldest_ready_age_sec) if each.ready else "",
             each.max_attempt,
             each.last_done_at,
             each.problem or ("paused" if each.paused else ""),
