@@ -18,20 +18,23 @@ begin
     end if;
     q := redrive._queue(p_queue);
     v_until := v_now + make_interval(secs => p_vt::float8);
+    -- By id, not by ctid: a beat of the same moment (a handler's own extend) may have moved the row since this statement's
+    -- snapshot. An update by id follows it; by ctid it would find nothing, and the message would look lost.
     execute format($q$
         with r as (select * from unnest($1, $2) r(id, ct)),
              held as materialized (
-                 select m.msg_id, m.ctid as tid from pgmq.%I m where m.msg_id = any ($1) order by m.msg_id for update skip locked),
+                 select m.msg_id from pgmq.%I m where m.msg_id = any ($1) order by m.msg_id for update skip locked),
              beaten as (
                  update pgmq.%I m set vt = greatest(m.vt, $3) from held, r
-                  where m.ctid = held.tid and r.id = held.msg_id and m.read_ct = r.ct and %s < r.ct
+                  where m.msg_id = held.msg_id and r.id = held.msg_id and m.read_ct = r.ct and %s < r.ct
                  returning m.msg_id, %s as key),
              busy as (
-                 select m.msg_id from pgmq.%I m join r on r.id = m.msg_id
+                 select m.msg_id, %s as key from pgmq.%I m join r on r.id = m.msg_id
                   where m.msg_id = any ($1) and m.read_ct = r.ct and %s < r.ct and m.msg_id not in (select msg_id from held))
         select array_agg(msg_id), array_agg(key) filter (where key is not null), array_agg(msg_id) filter (where key is not null)
-          from (select msg_id, key from beaten union all select msg_id, null from busy) o $q$,
-        'q_' || p_queue, 'q_' || p_queue, redrive._part(q, 'settled'), redrive._part(q, 'key'), 'q_' || p_queue, redrive._part(q, 'settled'))
+          from (select msg_id, key from beaten union all select msg_id, key from busy) o $q$,
+        'q_' || p_queue, 'q_' || p_queue, redrive._part(q, 'settled'), redrive._part(q, 'key'),
+        redrive._part(q, 'key'), 'q_' || p_queue, redrive._part(q, 'settled'))
        into v_ids, v_keys, v_owners using p_msg_ids, p_read_cts, v_until;
     if v_keys is not null then
         execute 'with mine as (select k.key from redrive.key k where k.queue = $1 and k.key = any ($2) and k.owner_msg = any ($3) and k.state = ''running''

@@ -18,10 +18,10 @@ begin
     q := redrive._queue(p_queue);
     execute format($q$
         with held as materialized (
-                 select m.msg_id, m.ctid as tid from pgmq.%I m where m.msg_id = any ($1) order by m.msg_id for update skip locked),
+                 select m.msg_id from pgmq.%I m where m.msg_id = any ($1) order by m.msg_id for update skip locked),
              back as (
                  update pgmq.%I m set vt = least($4, coalesce(r.due, m.enqueued_at)) %s from held, unnest($1, $2, $3) r(id, ct, due)
-                  where m.ctid = held.tid and r.id = held.msg_id and m.read_ct = r.ct and %s < r.ct
+                  where m.msg_id = held.msg_id and r.id = held.msg_id and m.read_ct = r.ct and %s < r.ct
                  returning m.*)
         select array_agg(m.msg_id), array_agg(%s) filter (where %s is not null), array_agg(m.msg_id) filter (where %s is not null) from back m $q$,
         'q_' || p_queue, 'q_' || p_queue,
