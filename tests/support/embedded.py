@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import shutil
 import signal
@@ -11,11 +12,11 @@ import tempfile
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 
 from redrive.store import guard
-
-SOURCES = Path(__file__).parents[2] / "src"
+from redrive.store.embedded import EmbeddedServer
 
 # Prints what it got, stays until its input ends, and leaves.
 _USER = """
@@ -28,6 +29,24 @@ print(server.description, flush=True)
 sys.stdin.read()
 server.stop()
 """
+
+
+@cache
+def _stopped() -> Path:
+    """A directory whose server ran and was stopped: a copy of it saves a test the making of a cluster."""
+    top = Path(tempfile.mkdtemp(prefix="redrive-test-", dir="/tmp"))
+    top.chmod(0o755)
+    atexit.register(shutil.rmtree, top)
+    with EmbeddedServer(top / ".redrive", durable=False):
+        pass
+    (top / ".redrive" / "server.log").unlink()
+    return top / ".redrive"
+
+
+def ran_before(directory: Path) -> Path:
+    """Make `directory` one in which a server ran and was stopped."""
+    subprocess.run(["cp", "-a", _stopped(), directory], check=True)
+    return directory
 
 
 @contextmanager
