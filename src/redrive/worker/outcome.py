@@ -90,8 +90,8 @@ def decide(end: Ending) -> Decision:
     return Decision(
         "retry",
         error_type="UnknownOutcome",
-        error=f"the handler returned {_article(kind)}; None means done, Retry, Snooze and Reject mean what they "
-        "say, nothing else has a meaning; return one of these",
+        error=f"the handler returned {_article(kind)}; None means done, Retry, Snooze, Reject what they say; "
+        "return one of these",
     )
 
 
@@ -120,10 +120,7 @@ def given_up(called_off: CalledOff | None, timeout: float | None) -> Decision:
 def _asked_for(said: Retry | Snooze | Reject) -> Decision:
     match said:
         case Retry():
-            reason = said.reason
-            return Decision(
-                "retry", said.after, "Retry", clean(reason or "the handler asked for it", MESSAGE_LIMIT)
-            )
+            return Decision("retry", said.after, "Retry", clean(str(said), MESSAGE_LIMIT))
         case Snooze():
             return Decision("snooze", said.seconds)
         case Reject():
