@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 from collections.abc import Generator
 from pathlib import Path
 
@@ -102,6 +103,16 @@ class TestAKilledGuard:
         assert user.url
         kill_guard(directory)
         user.leave()
+        assert free(directory, "server")
+
+    def test_one_that_cannot_be_run_is_told_of_and_missed_only_by_the_killed(
+        self, directory: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        monkeypatch.setattr(sys, "executable", "/nowhere/python")
+        with EmbeddedServer(directory, durable=False) as server:
+            keep(server.url)
+            assert f"nobody guards the embedded Postgres in {directory}" in caplog.text
+            assert "/nowhere/python" in (directory / "guard.log").read_text()
         assert free(directory, "server")
 
     def test_together_with_every_user_leaves_a_server_that_the_next_one_takes_over(

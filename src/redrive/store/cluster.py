@@ -79,6 +79,18 @@ def post_guard(home: Home) -> None:
         os.close(alone)
 
 
+def warn_without_guard(home: Home) -> None:
+    """Say so when the guard could not be run, such as by an interpreter that is not this one's program."""
+    alone = guard.hold(guard.lock_file(home.path, "guard"), guard.EXCLUSIVE, 0)
+    if alone is not None:
+        os.close(alone)
+        log.warning(
+            "nobody guards the embedded Postgres in %s: it runs on if its last user is killed; %s tells why",
+            home.path,
+            home.path / "guard.log",
+        )
+
+
 def _launch(home: Home, lock: int, *, durable: bool) -> None:
     data = home.path / "data"
     found = find_binaries()

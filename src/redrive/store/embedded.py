@@ -145,6 +145,7 @@ class EmbeddedServer:
             with _held(settled.path, "start", guard.EXCLUSIVE, deadline):
                 cluster.post_guard(settled)
                 cluster.run(settled, durable=self._durable, deadline=deadline)
+                cluster.warn_without_guard(settled)
                 self._url = (
                     f"postgresql://redrive@/redrive?host={settled.socket_directory()}&port={cluster.PORT}"
                 )
