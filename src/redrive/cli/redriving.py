@@ -24,6 +24,7 @@ _WHY_NOT = {
     "key done": "stay dead, since another message has completed their key (--force frees it)",
     "locked": "are in somebody else's hand at the moment; try again",
     "missing": "are not there (any more)",
+    "no payload": "stay dead: no dead letters of redrive, somebody else put them there",
 }
 
 

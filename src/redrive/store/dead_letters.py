@@ -36,7 +36,7 @@ class DeadLetter(NamedTuple):
 
 
 class Redriven(NamedTuple):
-    """`status`: redriven (then `new_id` is the new message), key done, locked or missing."""
+    """`status`: redriven (`new_id` is the new message), key done, no payload, locked or missing."""
 
     dead_id: int
     new_id: int | None

@@ -5,9 +5,9 @@ as $$
 declare
     v_now timestamptz := redrive.clock();
     v_keys text[];
-    v_headers text := '(coalesce(nullif(g.message -> ''headers'', ''null''), ''{}'')
+    v_headers text := '(case jsonb_typeof(g.message -> ''headers'') when ''object'' then g.message -> ''headers'' else ''{}'' end
             - array[''x-redrive-credit'', ''x-redrive-settled'', ''x-redrive-isolated'', ''x-redrive-late''])
-        || jsonb_build_object(''x-redrive-generation'', coalesce((g.message ->> ''generation'')::integer, 0) + 1,
+        || jsonb_build_object(''x-redrive-generation'', coalesce(substring(g.message ->> ''generation'' from ''^\d{1,9}$'')::integer, 0) + 1,
                               ''x-redrive-origin'', coalesce(g.message -> ''origin'', g.message -> ''original_msg_id''))';
 begin
     if p_dead is null then
@@ -19,11 +19,13 @@ begin
                  select g.msg_id, nextval(pg_get_serial_sequence('pgmq.%I', 'msg_id')) as new_id, g.message
                    from (select m.msg_id, m.message from pgmq.%I m where m.msg_id = any ($1) order by m.msg_id) g),
              sent as (
-                 insert into pgmq.%I (msg_id, vt, message%s) overriding system value
-                 select g.new_id, $2, case when $4 then (g.message -> 'payload') || $3 else g.message -> 'payload' end %s from gone g)
-        select array_agg(g.msg_id), array_agg(g.new_id), array_agg(g.message ->> 'key') from gone g $q$,
+                 insert into pgmq.%I as m (msg_id, vt, message%s) overriding system value
+                 select g.new_id, $2, case when $4 then (g.message -> 'payload') || $3 else g.message -> 'payload' end %s from gone g
+                 returning m.msg_id, %s as key)
+        select array_agg(g.msg_id), array_agg(g.new_id), array_agg(s.key) from gone g join sent s on s.msg_id = g.new_id $q$,
         'q_' || q.queue, 'q_' || q.queue || '_dlq', 'q_' || q.queue,
-        case when q.has_headers then ', headers' else '' end, case when q.has_headers then ', ' || v_headers else '' end)
+        case when q.has_headers then ', headers' else '' end, case when q.has_headers then ', ' || v_headers else '' end,
+        redrive._part(q, 'key'))
        into dead, new, v_keys using p_dead, v_now, p_patch, p_patched;
     perform redrive._close_dead(q, p_dead, 'redriven');
     perform redrive._remember_sent(q.queue, k.key, k.id) from unnest(v_keys, new) k(key, id) where k.key is not null;

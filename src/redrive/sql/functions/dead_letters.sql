@@ -18,13 +18,17 @@ begin
     for v_queue in select q.queue from redrive.queue q where p_queue is null or q.queue = p_queue order by q.queue loop
         continue when to_regclass(format('pgmq.%I', 'q_' || v_queue || '_dlq')) is null;
         return query execute format($q$
-            select $1, m.msg_id, (m.message ->> 'original_msg_id')::bigint, (m.message ->> 'read_ct')::integer,
-                   (m.message ->> 'enqueued_at')::timestamptz, coalesce((m.message ->> 'dead_lettered_at')::timestamptz, m.enqueued_at),
-                   m.message -> 'payload', coalesce((m.message ->> 'attempts')::integer, (m.message ->> 'read_ct')::integer),
+            select $1, m.msg_id, n.original_msg_id, n.read_ct, redrive._time(m.message ->> 'enqueued_at'),
+                   coalesce(redrive._time(m.message ->> 'dead_lettered_at'), m.enqueued_at), m.message -> 'payload', coalesce(n.attempts, n.read_ct),
                    m.message ->> 'reason', m.message ->> 'error', m.message -> 'failures', nullif(m.message -> 'headers', 'null'),
-                   m.message ->> 'key', coalesce((m.message ->> 'generation')::integer, 0),
-                   coalesce((m.message ->> 'origin')::bigint, (m.message ->> 'original_msg_id')::bigint)
-              from pgmq.%I m where m.msg_id > coalesce($2, 0) order by m.msg_id limit $3 $q$, 'q_' || v_queue || '_dlq')
+                   m.message ->> 'key', coalesce(n.generation, 0), coalesce(n.origin, n.original_msg_id)
+              from (select * from pgmq.%I m where m.msg_id > coalesce($2, 0) order by m.msg_id limit $3) m,
+                   lateral (select substring(m.message ->> 'original_msg_id' from '^\d{1,18}$')::bigint as original_msg_id,
+                                   substring(m.message ->> 'origin' from '^\d{1,18}$')::bigint as origin,
+                                   substring(m.message ->> 'read_ct' from '^\d{1,9}$')::integer as read_ct,
+                                   substring(m.message ->> 'attempts' from '^\d{1,9}$')::integer as attempts,
+                                   substring(m.message ->> 'generation' from '^\d{1,9}$')::integer as generation) n
+             order by m.msg_id $q$, 'q_' || v_queue || '_dlq')
           using v_queue, p_after, p_limit;
     end loop;
 end

@@ -25,6 +25,16 @@ begin
             redrive._part(q, 'attempt'), redrive._part(q, 'key'), redrive._part(q, 'headers'), 'a_' || q.queue)
            into v_found using p_msg_id;
     end if;
+    if v_found is null and to_regclass(format('pgmq.%I', 'q_' || q.queue || '_dlq')) is not null then
+        -- Died in a queue that keeps no archive: its letter is all there is.
+        execute format($q$
+            select jsonb_build_object('state', 'dead', 'outcome', 'dead', 'duration', null,
+                       'msg_id', $1, 'read_ct', m.message -> 'read_ct', 'attempts', coalesce(m.message -> 'attempts', m.message -> 'read_ct'),
+                       'enqueued_at', m.message -> 'enqueued_at', 'archived_at', m.message -> 'dead_lettered_at',
+                       'key', m.message -> 'key', 'headers', m.message -> 'headers', 'message', m.message -> 'payload')
+              from pgmq.%I m where m.message ->> 'original_msg_id' = $1::text order by m.msg_id desc limit 1 $q$, 'q_' || q.queue || '_dlq')
+           into v_found using p_msg_id;
+    end if;
     return jsonb_build_object('queue', p_queue) || v_found || jsonb_build_object('failures', coalesce((
         select jsonb_agg(to_jsonb(a) - 'queue' - 'msg_id' order by a.read_ct) from redrive.attempt a where a.queue = p_queue and a.msg_id = p_msg_id), '[]'));
 end
