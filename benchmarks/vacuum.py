@@ -72,8 +72,8 @@ def run(place: Place) -> Result:
         "vacuum",
         "a queue table's settings under a steady load",
         (
-            f"{SECONDS:g} s each; {TURNS_A_SECOND} turns a second on one connection: send, claim, settle {BATCH}",
-            f"{BACKLOG:,} ready messages stay in front; dead rows and sizes: the most seen, once a second",
+            f"{SECONDS:g} s each, one connection, {TURNS_A_SECOND} turns a second: send, claim and settle {BATCH};",
+            f"{BACKLOG:,} more stay ready; dead rows and sizes are the most seen, once a second",
             "cpu is that of the connection's server process, µs a job; times are of a turn, in ms",
         ),
         ("settings", "cpu", "ratio", "p50", "p99", "longest", "dead rows", "table MB", "index MB", "vacuums"),

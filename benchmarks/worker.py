@@ -30,12 +30,8 @@ class Worker:
         self._log = (Path(self._folder.name) / "log").open("w+")
         self._process = subprocess.Popen(
             [
-                sys.executable,
-                "-c",
-                f"""from redrive.worker.supervisor import supervise
-from redrive.worker.options import WorkerOptions
-import sys
-sys.exit(supervise(WorkerOptions("benchmarks.jobs:app", {place.url!r}, ({queue!r},), {concurrency})))""",
+                *(sys.executable, "-m", "redrive.cli", "worker", "--app", "benchmarks.jobs:app"),
+                *("--queue", queue, "--concurrency", str(concurrency)),
             ],
             env={**os.environ, "REDRIVE_DATABASE_URL": place.url, "BENCH_EAR": path},
             stdout=self._log,
