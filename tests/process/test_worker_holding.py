@@ -23,8 +23,10 @@ def done(db: Db) -> int:
 
 def steal(db: Db, msg_id: int) -> Any:
     """Another worker claims the message, as if its visibility timeout had passed."""
-    db.execute("update pgmq.q_mail set vt = clock_timestamp() where msg_id = %s", (msg_id,))
-    [row] = fetch(db, "select * from redrive.claim('mail', 60, 1, 'other')")
+    # In one transaction: the worker under test must not be the one that claims it.
+    with db.transaction():
+        db.execute("update pgmq.q_mail set vt = clock_timestamp() where msg_id = %s", (msg_id,))
+        [row] = fetch(db, "select * from redrive.claim('mail', 60, 1, 'other')")
     assert row.msg_id == msg_id
     return row
 

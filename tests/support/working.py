@@ -50,7 +50,8 @@ def send(
     db: psycopg.Connection[Any], queue: str, payload: object, key: str | None = None, delay: float = 0
 ) -> int:
     row = db.execute(
-        "select redrive.send(%s, %s::jsonb, %s, p_delay => %s)", (queue, json.dumps(payload), key, delay)
+        "select redrive.send(%s, %s::jsonb, %s, p_delay => %s::numeric)",
+        (queue, json.dumps(payload), key, delay),
     ).fetchone()
     assert row is not None
     return row[0]

@@ -1,7 +1,8 @@
 """The worker process: `python -m redrive.app.process`, started by the supervisor.
 
 Its standard input is the supervisor: first a line of options, then orders (`drain`, `exit`), and its end is
-the supervisor's death. File descriptor STATUS_FD, named in the environment, takes a line of JSON a second.
+the supervisor's death. File descriptor STATUS_FD, named in the environment, takes a line of JSON a second,
+and a last one when this process refuses to work: a job may end it with any exit code.
 
     exit 0    drained                          2   configuration: app, queue, schema, rights
          3    the database is out of reach     70  the event loop hung
@@ -19,7 +20,7 @@ import sys
 import threading
 from collections.abc import Mapping
 from types import FrameType
-from typing import IO
+from typing import IO, Any
 
 from redrive.errors import ConfigError, RedriveError, SetupError, Unavailable
 from redrive.job import JobDefinition
@@ -40,14 +41,15 @@ STATUS_FD = "REDRIVE_STATUS_FD"
 def main(load: Load) -> None:
     """Work as the supervisor says; `load` imports the app. Does not return."""
     orders = _orders()
+    status = _status_fd()
     options = WorkerOptions.from_json(orders.readline().decode())
     configure(options.log_format)
     try:
-        code, clean = asyncio.run(_main(load, options, orders))
+        code, clean = asyncio.run(_main(load, options, orders, status))
     except (ConfigError, SetupError) as error:
-        code, clean = _refuse(error, EXIT_CONFIG), True
+        code, clean = _refuse(error, EXIT_CONFIG, status), True
     except Unavailable as error:
-        code, clean = _refuse(error, EXIT_UNAVAILABLE), True
+        code, clean = _refuse(error, EXIT_UNAVAILABLE, status), True
     if not clean:
         # The interpreter would wait for the threads that did not stop.
         logging.shutdown()
@@ -64,8 +66,9 @@ async def run_worker(jobs: Mapping[str, JobDefinition], options: WorkerOptions) 
     return code
 
 
-async def _main(load: Load, options: WorkerOptions, orders: IO[bytes]) -> tuple[int, bool]:
-    status = _status_fd()
+async def _main(
+    load: Load, options: WorkerOptions, orders: IO[bytes], status: int | None
+) -> tuple[int, bool]:
     return await _work(definitions_of(load, options), options, orders, status)
 
 
@@ -101,8 +104,9 @@ async def _check_schema(url: str) -> None:
         raise SetupError(f"database {redact(url)} lacks {shown}; run `redrive migrate`")
 
 
-def _refuse(error: RedriveError, code: int) -> int:
+def _refuse(error: RedriveError, code: int, status: int | None) -> int:
     log.critical("%s", error, extra={"event": "worker_refused"})
+    _write(status, {"refused": code})
     return code
 
 
@@ -168,8 +172,6 @@ def _exit_at_once(number: int) -> None:
 
 
 def _tell(status: int | None, worker: Worker, silence: float) -> None:
-    if status is None:
-        return
     line = {
         "worker": worker.name,
         "ready": worker.ready,
@@ -178,6 +180,12 @@ def _tell(status: int | None, worker: Worker, silence: float) -> None:
         "notify": worker.listener.state,
         **worker.stats.as_dict(),
     }
+    _write(status, line)
+
+
+def _write(status: int | None, line: dict[str, Any]) -> None:
+    if status is None:
+        return
     try:
         os.write(status, json.dumps(line).encode() + b"\n")
     except OSError:

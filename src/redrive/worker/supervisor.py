@@ -36,6 +36,8 @@ _SILENT = 90.0
 # Beyond the drain timeout: cancelling, settling, goodbye.
 _DRAIN_MORE = 20.0
 _LIVE_WITHIN = 10.0
+# The pipe of a process that has ended is read to its end; a child of its own could hold it open.
+_LAST_WORDS = 1.0
 
 
 def supervise(options: WorkerOptions) -> int:
@@ -87,8 +89,9 @@ class Supervisor:
             code = await child.run()
             if self._ending.is_set():
                 return
-            if code == EXIT_CONFIG or (code == EXIT_UNAVAILABLE and not child.was_ready):
-                self._end(code)
+            refused = child.refused
+            if refused == EXIT_CONFIG or (refused == EXIT_UNAVAILABLE and not child.was_ready):
+                self._end(refused)
                 return
             early = 0 if time.monotonic() - started > _SETTLED or code == EXIT_REPLACE else early + 1
             pause = _PAUSES[min(early, len(_PAUSES) - 1)] * random.uniform(0.8, 1.2)
@@ -138,6 +141,8 @@ class Child:
         self.number = number
         self.was_ready = False
         """Whether any of its processes has ever been ready."""
+        self.refused: int | None = None
+        """Why its last process would not work: the exit code of its own words, not of a job that ended it."""
         self.status: dict[str, Any] = {}
         self._options = options
         self._process: asyncio.subprocess.Process | None = None
@@ -155,7 +160,7 @@ class Child:
     async def run(self) -> int:
         """Start a process and wait for its end; its exit code, negative for a signal."""
         theirs_in, theirs = os.pipe()
-        self.status, self._heard_at = {}, 0.0
+        self.status, self._heard_at, self.refused = {}, 0.0, None
         try:
             self._process = process = await asyncio.create_subprocess_exec(
                 sys.executable,
@@ -174,7 +179,9 @@ class Child:
         reading = asyncio.create_task(self._read(theirs_in))
         watching = asyncio.create_task(self._watch(process))
         try:
-            return await process.wait()
+            code = await process.wait()
+            await asyncio.wait([reading], timeout=_LAST_WORDS)
+            return code
         finally:
             self._process = None
             watching.cancel()
@@ -209,8 +216,12 @@ class Child:
         )
         try:
             while line := await reader.readline():
-                self.status, self._heard_at = json.loads(line), time.monotonic()
-                self.was_ready = self.was_ready or self.status["ready"]
+                said = json.loads(line)
+                if "refused" in said:
+                    self.refused = said["refused"]
+                    continue
+                self.status, self._heard_at = said, time.monotonic()
+                self.was_ready = self.was_ready or said["ready"]
         finally:
             pipe.close()
 

@@ -89,8 +89,12 @@ class Worker:
 
     async def start(self) -> None:
         """Declare the policies and begin to work. Raises `SetupError`, `QueueMissing`, `Unavailable`."""
-        for lane in self._lanes.values():
-            await self._declare(lane)
+        try:
+            for lane in self._lanes.values():
+                await self._declare(lane)
+        except BaseException:
+            await self._engine.close()
+            raise
         await self.heartbeat.start()
         await self.claimer.start()
         await self.listener.start()
