@@ -72,7 +72,7 @@ def run(place: Place) -> Result:
         "vacuum",
         "a queue table's settings under a steady load",
         (
-            f"{SECONDS:g} s each, one connection, {TURNS_A_SECOND} turns a second: send, claim and settle {BATCH};",
+            f"{SECONDS:g} s each; {TURNS_A_SECOND} turns a second, each: send, claim, settle {BATCH}",
             f"{BACKLOG:,} more stay ready; dead rows and sizes are the most seen, once a second",
             "cpu is that of the connection's server process, µs a job; times are of a turn, in ms",
         ),
