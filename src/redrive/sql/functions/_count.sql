@@ -1,7 +1,8 @@
 -- _count: add to a worker's counters and note that it was seen. Never waits: where a handler's transaction has completed its
 -- job and holds the worker's row, the counts go to a row of this connection's own; metrics sum them, worker_stop folds them.
+-- Returns the row it wrote to.
 create function redrive._count(p_queue text, p_worker text, p_claimed integer, p_done integer, p_failed integer, p_dead integer, p_given_back integer)
-returns void
+returns text
 language plpgsql set search_path = ''
 as $$
 declare
@@ -21,6 +22,7 @@ begin
              values (p_queue, v_row, v_now, v_now, p_claimed, p_done, p_failed, p_dead, p_given_back)
         on conflict do nothing;
     end if;
+    return v_row;
 end
 $$;
 revoke all on function redrive._count(text, text, integer, integer, integer, integer, integer) from public;

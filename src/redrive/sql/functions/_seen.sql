@@ -5,6 +5,7 @@ language plpgsql set search_path = ''
 as $$
 declare
     w redrive.worker;
+    v_row text;
 begin
     select * into w from redrive.worker r where r.queue = p_queue and r.worker = p_worker for update skip locked;
     if found and p_got = 0 and w.waiting_until > p_now + interval '15 seconds' then
@@ -14,12 +15,9 @@ begin
            set last_seen = p_now, claimed = r.claimed + p_got, waiting_until = case when p_got = 0 then p_now + interval '30 seconds' end
          where r.queue = p_queue and r.worker = p_worker;
     else
-        perform redrive._count(p_queue, p_worker, p_got, 0, 0, 0, 0);
-        if p_got = 0 then
-            update redrive.worker r set waiting_until = p_now + interval '30 seconds'
-             where r.queue = p_queue and r.worker = (
-                       select u.worker from redrive.worker u where u.queue = p_queue and u.worker = p_worker for update skip locked);
-        end if;
+        v_row := redrive._count(p_queue, p_worker, p_got, 0, 0, 0, 0);
+        update redrive.worker r set waiting_until = case when p_got = 0 then p_now + interval '30 seconds' end
+         where r.queue = p_queue and r.worker = v_row;
     end if;
 end
 $$;
