@@ -1,4 +1,4 @@
-"""A PgBouncer in transaction mode before a server: what many hosted databases put between a client and Postgres."""
+"""A PgBouncer in transaction mode: what many hosted databases put between a client and Postgres."""
 
 from __future__ import annotations
 

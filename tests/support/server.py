@@ -28,7 +28,7 @@ _SETTINGS = {
 class Server:
     """`start()` answers the URL of its database `postgres`; `stop()` also removes everything.
 
-    `restart(mode)` is for the tests that need a server to go away; the URLs stay the same.
+    `pause(mode)` and `resume()` are for tests that need a server to go away; the URLs stay the same.
     """
 
     def __init__(self, settings: dict[str, str] | None = None) -> None:
