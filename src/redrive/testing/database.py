@@ -105,8 +105,9 @@ def use_database(app: Redrive, url: str) -> Generator[Redrive]:
     before = app.database_url
     app.database_url = url
     try:
-        for job in app.jobs.values():
-            ask(url, queues.create(job.queue, job.policy))
+        with connect(url) as connection:
+            for job in app.jobs.values():
+                adapters.run_blocking(queues.create(job.queue, job.policy), connection)
         with in_use(url):
             yield app
     finally:

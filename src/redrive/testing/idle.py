@@ -136,10 +136,7 @@ class _Line:
     async def _turn(self, lane: Lane) -> bool:
         """Settle, claim one message of this queue, run it; whether there was one."""
         if time.monotonic() > self._deadline:
-            raise TimeoutError(
-                f"{self._tally.started} deliveries were run and there is more in the queues; "
-                "does a job send to itself, or retry without a pause?"
-            )
+            raise TimeoutError(self._late("there is more to do"))
         answer = await self._exchange([Want(lane.queue, lane.vt, 1)])
         if lane.queue in answer.refused:
             raise answer.refused[lane.queue]
@@ -149,10 +146,15 @@ class _Line:
         self._runner.take(lane, got, time.monotonic())
         await self._until_free(self._deadline)
         if self._runner.running or self._runner.given_up:
-            raise TimeoutError(
-                f"message {got[0].msg_id} of queue {lane.queue} (attempt {got[0].attempt}) is still running"
-            )
+            running = f"message {got[0].msg_id} of queue {lane.queue} (attempt {got[0].attempt}) still runs"
+            raise TimeoutError(self._late(running))
         return True
+
+    def _late(self, why: str) -> str:
+        return (
+            f"{self._tally.ended} deliveries have ended and {why}; "
+            "does a handler wait for ever, or a job send to itself, or retry without a pause?"
+        )
 
     async def _exchange(self, wants: list[Want]) -> Answer:
         reports, releases = self._settler.take(time.monotonic())
@@ -175,11 +177,11 @@ class _Tally:
         self._settler = settler
         self._counts = {"done": 0, "retried": 0, "snoozed": 0, "dead": 0}
         self._errors: list[str] = []
-        self.started = 0
+        self.ended = 0
 
     def add(self, held: Held, decision: Decision, duration: float | None) -> None:
         self._settler.add(held, decision, duration)
-        self.started += 1
+        self.ended += 1
         d = held.delivery
         match decision.outcome:
             case "done":

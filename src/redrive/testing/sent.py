@@ -17,10 +17,10 @@ from psycopg import sql
 from pydantic_core import to_jsonable_python
 
 from redrive import payload as payloads
-from redrive.store import messages
+from redrive.store import adapters, messages
 from redrive.store.database import connect
 from redrive.store.statement import Statement, nothing
-from redrive.testing.database import ask, current
+from redrive.testing.database import current
 
 _POLICY = "select redrive.queue_policy(p_queue => %s::text)"
 _IDS = "select msg_id from pgmq.{live} union select msg_id from pgmq.{archive} order by 1"
@@ -53,12 +53,11 @@ class Message:
 
 def sent(queue: str) -> list[Message]:
     """Every message sent to `queue`, by id. Raises `QueueMissing`, and `ConfigError` outside a test."""
-    url = current()
-    ask(url, Statement(_POLICY, (queue,), nothing))
-    with connect(url) as connection:
+    with connect(current()) as connection:
+        adapters.run_blocking(Statement(_POLICY, (queue,), nothing), connection)
         tables = {"live": sql.Identifier(f"q_{queue}"), "archive": sql.Identifier(f"a_{queue}")}
         ids = [row[0] for row in connection.execute(sql.SQL(_IDS).format(**tables))]
-    found = [ask(url, messages.message(queue, each)) for each in ids]
+        found = [adapters.run_blocking(messages.message(queue, each), connection) for each in ids]
     return [_message(each) for each in found if each is not None]
 
 
