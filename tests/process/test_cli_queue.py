@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import signal
+from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
 
 from tests.support.cli import fine, run
+from tests.support.command import Command
 
 Db = psycopg.Connection[Any]
 
@@ -196,3 +199,19 @@ def _parts(db: Db, role: str) -> list[str]:
     return [
         p for (p,) in db.execute("select part from redrive.role_grant where role = %s order by 1", (role,))
     ]
+
+
+def test_watching_survives_a_lost_connection_and_ends_with_ctrl_c(
+    database_url: str, db: Db, tmp_path: Path
+) -> None:
+    fine("queue", "create", "emails")
+    with Command("status", "--watch", "--database", database_url, folder=tmp_path) as status:
+        at = status.wait_for("emails")
+        assert "(from --database)" in status.lines[0]
+        db.execute(
+            "select pg_terminate_backend(pid) from pg_stat_activity"
+            " where datname = current_database() and pid <> pg_backend_pid()"
+        )
+        status.wait_for("emails", after=at)
+        assert status.end(signal.SIGINT) == 0
+    assert "Traceback" not in status.said

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
+import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -11,6 +15,7 @@ import psycopg
 import pytest
 
 from tests.support.cli import fine, run
+from tests.support.embedded import until
 
 Db = psycopg.Connection[Any]
 
@@ -190,3 +195,24 @@ def test_the_database_can_be_named_before_and_after_the_command(
     fine("--database", database_url, "send", "emails", "1")
     fine("send", "emails", "2", "--database", database_url)
     assert arrived(db) == [1, 2]
+
+
+def test_whoever_interrupts_is_told_what_was_sent(database_url: str, db: Db, tmp_path: Path) -> None:
+    source, sink = os.pipe()
+    with os.fdopen(source) as lines, os.fdopen(sink, "w") as feed:
+        sending = subprocess.Popen(
+            [sys.executable, "-m", "redrive.cli", "send", "emails", "-", "--database", database_url],
+            stdin=lines,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=tmp_path,
+        )
+        feed.writelines(f'{{"n": {n}}}\n' for n in range(1_500))
+        feed.flush()
+        until(lambda: len(arrived(db)) == 1_000)
+        sending.send_signal(signal.SIGINT)
+        _, said = sending.communicate(timeout=30)
+    assert sending.returncode == 130
+    assert said == "1,000 messages sent to queue emails: 1 to 1000, up to stdin line 1,000\n"
+    assert len(arrived(db)) == 1_000

@@ -6,6 +6,7 @@ Every `RedriveError` is one sentence on stderr; only a fault of redrive's own sh
 
 from __future__ import annotations
 
+import io
 import sys
 from importlib.metadata import version
 from typing import Annotated
@@ -64,6 +65,10 @@ def top(
 
 def main() -> None:
     """Entry of the command; ends the process."""
+    for stream in (sys.stdout, sys.stderr):
+        # What a terminal cannot show is no reason to fail.
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     try:
         app()
     except RedriveError as error:

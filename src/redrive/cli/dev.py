@@ -101,7 +101,12 @@ class Reloader:
         # anyio, whose events it takes too, is not ours to install: half of its type is unknown.
         from watchfiles import PythonFilter, awatch  # pyright: ignore[reportUnknownVariableType]
 
-        async for changes in awatch(self._folder, watch_filter=PythonFilter(), stop_event=self._ending):
+        async for changes in awatch(
+            self._folder,
+            watch_filter=PythonFilter(),
+            stop_event=self._ending,
+            ignore_permission_denied=True,
+        ):
             shown = ", ".join(sorted({str(Path(path).relative_to(self._folder)) for _, path in changes})[:3])
             log.info("%s changed; the worker starts anew", shown, extra={"event": "reload"})
             self._changed.set()

@@ -117,11 +117,10 @@ def redrive(
     selection = Selection(queue, ids or (), reason, error, everything, limit)
     orders = Orders(queue, rate=rate, canary=canary, patch=patch, force=force)
     with session(database) as store:
-        found = selection.find(store)
         if dry_run:
-            _print_dry_run(found, "would be sent again", as_json=as_json)
+            _print_dry_run(selection.find(store), "would be sent again", as_json=as_json)
             return
-        asked = list(dict.fromkeys(ids)) if ids else found.ids
+        asked = list(dict.fromkeys(ids)) if ids else selection.find(store).ids
         outcome = Redriving(store, orders).run(asked)
     if as_json:
         answer_json(outcome.as_json())

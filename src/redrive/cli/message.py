@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from redrive.cli.options import DatabaseOption, IdsArgument, JsonOption, QueueArgument, YesOption
-from redrive.cli.output import answer, answer_json, confirm, console, count, say, shown, table
+from redrive.cli.output import answer, answer_json, confirm, console, count, plain, say, shown, table
 from redrive.cli.redaction import redact
 from redrive.cli.session import Session, session
 from redrive.store import deliveries, messages
@@ -112,9 +112,9 @@ def print_facts(facts: dict[str, Any], failures: Sequence[dict[str, Any]]) -> No
         }
         said = ", ".join(f"{name} {shown(value)}" for name, value in about.items() if value is not None)
         page.print(f"\nfailed: {said}", markup=False)
-        page.print(f"  {failure.get('error_type') or ''}: {failure.get('error') or ''}", markup=False)
+        page.print(f"  {failure.get('error_type')}: {plain(failure.get('error') or '')}", markup=False)
         for line in (failure.get("traceback") or "").splitlines():
-            page.print(f"  {line}", markup=False, soft_wrap=True)
+            page.print(f"  {plain(line)}", markup=False, soft_wrap=True)
 
 
 def _report(store: Session, queue: str, ids: Sequence[int], done: Sequence[int], what: str) -> None:

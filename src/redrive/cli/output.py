@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
@@ -22,6 +23,7 @@ from redrive.errors import ConfigError
 
 # Wide enough for every table here; a terminal has its own width.
 _WIDE = 200
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 def console(*, stderr: bool = False) -> Console:
@@ -33,12 +35,17 @@ def console(*, stderr: bool = False) -> Console:
 
 def say(text: str) -> None:
     """A note beside the answer."""
-    print(text, file=sys.stderr, flush=True)
+    print(plain(text), file=sys.stderr, flush=True)
 
 
 def answer(text: str) -> None:
     """The answer, for people."""
-    print(text, flush=True)
+    print(plain(text), flush=True)
+
+
+def plain(text: str) -> str:
+    """Without what would drive the terminal: an error's text may come from anywhere."""
+    return _CONTROL.sub(lambda found: found.group().encode("unicode_escape").decode(), text)
 
 
 def answer_json(value: Any) -> None:
@@ -64,11 +71,11 @@ def shown(value: object) -> str:
         case bool():
             return "yes" if value else "no"
         case str():
-            return value
+            return plain(value)
         case datetime():
             return moment(value)
         case dict() | list():
-            return json.dumps(value, ensure_ascii=False, default=_jsonable)
+            return plain(json.dumps(value, ensure_ascii=False, default=_jsonable))
         case _:
             return str(value)
 
@@ -93,7 +100,7 @@ def age(seconds: float | None) -> str:
 
 def one_line(text: str | None, most: int) -> str:
     """The text's beginning, on one line."""
-    line = " ".join((text or "").split())
+    line = plain(" ".join((text or "").split()))
     return line if len(line) <= most else line[: most - 1] + "…"
 
 

@@ -57,13 +57,13 @@ def send(
     inputs = _inputs(payloads or [], files or [], each=each)
     options = Options(key, _delay(delay), _headers(headers or []), unique)
     with session(database) as store:
-        sending = Sending(store, queue, options)
+        sending = Sending(store, queue, options, listing=as_json)
         try:
             sending.run(inputs)
         except (RedriveError, KeyboardInterrupt):
             if as_json:
                 answer_json(sending.tally.as_json(queue))
-            if sending.tally.sent or sending.tally.unknown:
+            if sending.tally.new or sending.tally.unknown:
                 say(sending.tally.interrupted(queue))
             raise
     if as_json:

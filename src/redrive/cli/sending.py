@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import chain
 from typing import Any
 
 from redrive.cli.inputs import Input
@@ -36,30 +37,38 @@ class Options:
 
 @dataclass(slots=True)
 class Tally:
-    """What was sent: `last` is where the last payload stood, `unknown` the batch that nobody knows of."""
+    """What was sent: `last` is where the last payload stood, `unknown` the batch that nobody knows of.
 
+    `sent` is kept with `listing` only; a million answers would fill the memory for nothing.
+    """
+
+    listing: bool
+    new: int = 0
+    duplicates: int = 0
+    ids: tuple[int, int] = (0, 0)
     sent: list[Sent] = field(default_factory=list[Sent])
     last: str = ""
     unknown: str = ""
 
-    @property
-    def new(self) -> list[int]:
-        return [each.id for each in self.sent if not each.duplicate]
+    def add(self, answers: list[Sent]) -> None:
+        """The answers of one batch."""
+        new = [each.id for each in answers if not each.duplicate]
+        if new:
+            self.ids = (min(new) if self.new == 0 else min(self.ids[0], *new), max(self.ids[1], *new))
+        self.new += len(new)
+        self.duplicates += len(answers) - len(new)
+        if self.listing:
+            self.sent += answers
 
     def summary(self, queue: str) -> str:
         """One sentence."""
-        duplicates = len(self.sent) - len(self.new)
-        text = f"{count(len(self.new), 'message')} sent to queue {queue}"
-        if len(self.new) == 1:
-            text += f": {self.new[0]}"
-        elif self.new:
-            text += f": {min(self.new)} to {max(self.new)}"
-        if duplicates:
-            text += f"; {count(duplicates, 'key')} known already, nothing sent for " + (
-                "it" if duplicates == 1 else "them"
-            )
-            if len(self.sent) == 1:
-                text += f": message {self.sent[0].id}"
+        text = f"{count(self.new, 'message')} sent to queue {queue}"
+        if self.new:
+            low, high = self.ids
+            text += f": {low}" if self.new == 1 else f": {low} to {high}"
+        if self.duplicates:
+            whom = "it" if self.duplicates == 1 else "them"
+            text += f"; {count(self.duplicates, 'key')} known already, nothing sent for {whom}"
         return text
 
     def interrupted(self, queue: str) -> str:
@@ -80,21 +89,28 @@ class Tally:
 class Sending:
     """Sends to `queue`; see `tally` for what was sent, also after an exception."""
 
-    def __init__(self, store: Session, queue: str, options: Options) -> None:
+    def __init__(self, store: Session, queue: str, options: Options, *, listing: bool = False) -> None:
         self._store = store
         self._queue = queue
         self._options = options
-        self.tally = Tally()
+        self.tally = Tally(listing)
 
     def run(self, inputs: Iterable[Input]) -> None:
         """Send them all. Raises `InvalidArgument` for a payload and a key for several, `QueueMissing`."""
+        batches = _batches(inputs)
+        if (first := next(batches, None)) is None:
+            return
+        if self._options.key is not None and len(first) > 1:
+            raise InvalidArgument(
+                "--key is for one message, and there are several; leave it out, and put each one's key into "
+                "its payload, in the queue's key_field (idempotency_key)"
+            )
+        self._send(first)
+        if (second := next(batches, None)) is None:
+            return
         with progress("sending", total=None) as advance:
-            for batch in _batches(inputs):
-                if self._options.key is not None and (len(batch) > 1 or self.tally.sent):
-                    raise InvalidArgument(
-                        "--key is for one message, and there are several; leave it out, and put each one's "
-                        "key into its payload, in the queue's key_field (idempotency_key)"
-                    )
+            advance(len(first))
+            for batch in chain([second], batches):
                 self._send(batch)
                 advance(len(batch))
 
@@ -102,7 +118,7 @@ class Sending:
         first, last = batch[0].where, batch[-1].where
         self.tally.unknown = first if first == last else f"{first} to {last}"
         try:
-            self.tally.sent += self._answers(batch)
+            self.tally.add(self._answers(batch))
         except (Unavailable, KeyboardInterrupt):
             raise
         except Exception:

@@ -90,11 +90,15 @@ def _counted(number: int | None, *, alarming: bool = False) -> Text:
 
 def _watch(store: Session, queue: str | None, *, as_json: bool) -> None:
     try:
-        if as_json:
+        page = console()
+        if as_json or not page.is_terminal:
             while True:
-                answer_json([metrics_row(each) for each in store.run(gauges(queue))])
+                if as_json:
+                    answer_json([metrics_row(each) for each in store.run(gauges(queue))])
+                else:
+                    page.print(_page(store, queue))
                 store.pause(_EVERY)
-        with Live(console=console(), auto_refresh=False) as live:
+        with Live(console=page, auto_refresh=False) as live:
             while True:
                 live.update(_page(store, queue), refresh=True)
                 store.pause(_EVERY)

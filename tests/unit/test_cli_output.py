@@ -1,0 +1,103 @@
+"""What commands print: for people, for programs, and never for the terminal itself."""
+
+from __future__ import annotations
+
+import io
+import subprocess
+import sys
+from contextlib import redirect_stderr
+from datetime import UTC, datetime, timedelta, timezone
+
+import pytest
+import typer
+
+from redrive.cli import output
+from redrive.errors import ConfigError
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"),
+    [
+        (None, ""),
+        (0.4, "0s"),
+        (59.9, "59s"),
+        (60, "1m"),
+        (3_600, "1h 0m"),
+        (12_240, "3h 24m"),
+        (180_000, "2d 2h"),
+    ],
+)
+def test_ages_are_short(seconds: float | None, shown: str) -> None:
+    assert output.age(seconds) == shown
+
+
+def test_times_are_in_utc() -> None:
+    at = datetime(2026, 3, 1, 9, tzinfo=timezone(timedelta(hours=1)))
+    assert output.moment(at) == "2026-03-01 08:00:00Z"
+
+
+def test_values_in_tables_are_plain() -> None:
+    assert [output.shown(each) for each in (None, True, 3, {"a": [1, "ü"]})] == [
+        "",
+        "yes",
+        "3",
+        '{"a": [1, "ü"]}',
+    ]
+
+
+def test_an_error_cannot_drive_the_terminal() -> None:
+    hostile = "\x1b]0;owned\x07red\x1b[31m\x9b2J\rhidden"
+    assert output.plain(hostile) == "\\x1b]0;owned\\x07red\\x1b[31m\\x9b2J\\rhidden"
+    assert output.shown({"error": hostile}).isprintable()
+    assert output.one_line(hostile, 200).isprintable()
+    assert output.plain("two\n\tlines") == "two\n\tlines"
+
+
+def test_a_long_text_is_cut_to_one_line() -> None:
+    assert output.one_line("a\nb  c", 10) == "a b c"
+    assert output.one_line("x" * 20, 10) == "x" * 9 + "…"
+    assert output.one_line(None, 10) == ""
+
+
+def test_counts_agree_with_their_noun() -> None:
+    assert output.count(1, "message") == "1 message"
+    assert output.count(2_000, "message") == "2,000 messages"
+
+
+class TestAsking:
+    def test_a_yes_beforehand_asks_nobody(self) -> None:
+        output.confirm("Delete?", yes=True)
+
+    def test_without_a_terminal_it_is_refused(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("sys.stdin", io.StringIO("y\n"))
+        with pytest.raises(ConfigError, match="Delete\\? There is no terminal to ask on; add --yes"):
+            output.confirm("Delete?", yes=False)
+
+    @pytest.mark.parametrize("answer", ["n\n", "\n"])
+    def test_a_no_ends_with_1(self, monkeypatch: pytest.MonkeyPatch, answer: str) -> None:
+        terminal = io.StringIO(answer)
+        monkeypatch.setattr(terminal, "isatty", lambda: True, raising=False)
+        monkeypatch.setattr("sys.stdin", terminal)
+        said = io.StringIO()
+        with redirect_stderr(said), pytest.raises(typer.Exit) as ended:
+            output.confirm("Delete?", yes=False)
+        assert ended.value.exit_code == 1 and "nothing was changed" in said.getvalue()
+
+
+def test_times_in_json_are_iso_8601(capsys: pytest.CaptureFixture[str]) -> None:
+    output.answer_json({"at": datetime(2026, 3, 1, 8, tzinfo=UTC)})
+    assert capsys.readouterr().out == '{\n  "at": "2026-03-01T08:00:00Z"\n}\n'
+
+
+def test_a_terminal_that_lacks_a_character_is_no_fault() -> None:
+    script = (
+        "import sys; sys.argv = ['redrive', 'queue', 'create', 'é']; from redrive.cli import main; main()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        env={"PYTHONIOENCODING": "ascii", "REDRIVE_DATABASE_URL": "postgresql://127.0.0.1:1/d"},
+        capture_output=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert b"Traceback" not in done.stderr and b"\\xe9" in done.stderr
