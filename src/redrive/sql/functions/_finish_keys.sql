@@ -16,10 +16,11 @@ begin
         get diagnostics v_known = row_count;
         -- Ended by somebody who never took the key (queue_archive after a read by hand): remembered all the same.
         if v_known < cardinality(p_keys) then
-            execute 'insert into redrive.key (queue, key, state, owner_msg, done_at, expires_at)
+            execute 'with there as materialized (select k.key from redrive.key k where k.queue = $1 and k.key = any ($2))
+                     insert into redrive.key (queue, key, state, owner_msg, done_at, expires_at)
                      select $1, f.key, ''done'', f.owner, $4, $4 + make_interval(secs => $5)
                        from (select distinct on (key) key, owner from unnest($2, $3) f(key, owner) where length(key) <= 512 order by key) f
-                      where not exists (select from redrive.key k where k.queue = $1 and k.key = f.key)
+                      where not exists (select from there t where t.key = f.key)
                         and pg_try_advisory_xact_lock(hashtextextended($1 || '':'' || f.key, 0))
                      on conflict do nothing'
               using q.queue, p_keys, p_owners, v_now, q.key_retention::float8;

@@ -7,7 +7,7 @@ begin
                  select k.key from redrive.key k
                   where k.queue = $1 and k.key = any ($2) and k.state = ''running'' and k.owner_msg = any ($3)
                   order by k.key for update skip locked)
-             delete from redrive.key k using mine where k.queue = $1 and k.key = mine.key'
+             delete from redrive.key k using mine where k.queue = $1 and k.key = any ($2) and k.key = mine.key'
       using p_queue, p_keys, p_owners;
 end
 $$;

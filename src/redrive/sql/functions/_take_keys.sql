@@ -20,9 +20,11 @@ begin
     v_keys := array(select distinct k from unnest(p_pick.keys) k where k is not null);
     execute 'select array_agg(k) from (select k from redrive.key k where k.queue = $1 and k.key = any ($2) order by k.key for update skip locked) k'
        into v_held using q.queue, v_keys;
-    execute 'with free as (
+    -- Looked up by `= any`, here and wherever keys are joined: a table of keys that was never analyzed is else read whole.
+    execute 'with there as materialized (select k.key from redrive.key k where k.queue = $1 and k.key = any ($3)),
+             free as (
                  select f.key, min(f.id) as id from unnest($2, $3) f(id, key)
-                  where f.key is not null and not exists (select from redrive.key k where k.queue = $1 and k.key = f.key)
+                  where f.key is not null and not exists (select from there t where t.key = f.key)
                   group by f.key order by f.key),
              mine as (select f.key, f.id from free f where pg_try_advisory_xact_lock(hashtextextended($1 || '':'' || f.key, 0))),
              taken as (
@@ -60,7 +62,7 @@ begin
         execute 'update redrive.key k
                     set state = ''running'', owner_msg = p.id, owner = null, lease_until = $4, done_at = null, expires_at = null, result = null
                    from unnest($2, $3) p(id, key), unnest($5) h
-                  where k.queue = $1 and k.key = p.key and h.key = p.key'
+                  where k.queue = $1 and k.key = any ($3) and k.key = p.key and h.key = p.key'
           using q.queue, p_pick.ids, p_pick.keys, p_until, v_held;
     end if;
     if v_done is not null then

@@ -39,7 +39,8 @@ begin
     if v_keys is not null then
         execute 'with mine as (select k.key from redrive.key k where k.queue = $1 and k.key = any ($2) and k.owner_msg = any ($3) and k.state = ''running''
                                 order by k.key for update skip locked)
-                 update redrive.key k set lease_until = greatest(k.lease_until, $4) from mine where k.queue = $1 and k.key = mine.key'
+                 update redrive.key k set lease_until = greatest(k.lease_until, $4) from mine
+                  where k.queue = $1 and k.key = any ($2) and k.key = mine.key'
           using p_queue, v_keys, v_owners, v_until;
     end if;
     if q.single_flight and v_ids is not null then
