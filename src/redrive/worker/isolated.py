@@ -20,7 +20,7 @@ from typing import IO, Any
 from redrive.worker.held import GRACE, Held
 from redrive.worker.jobs import Jobs
 from redrive.worker.lane import Lane
-from redrive.worker.loading import Load, definitions_of
+from redrive.worker.loading import Load, app_of
 from redrive.worker.logs import configure
 from redrive.worker.options import WorkerOptions
 from redrive.worker.outcome import Decision, failure
@@ -54,9 +54,13 @@ def main(load: Load) -> None:
     configure(options.log_format)
     # The parent tells how the attempt ended.
     logging.getLogger("redrive.worker").setLevel(logging.CRITICAL)
-    decision, clean = asyncio.run(_run(load, options, order, orders))
-    with os.fdopen(write_fd, "wb") as answer:
-        answer.write(json.dumps(asdict(decision)).encode() + b"\n")
+    with os.fdopen(write_fd, "wb", buffering=0) as answer:
+
+        def say(what: dict[str, Any]) -> None:
+            answer.write(json.dumps(what).encode() + b"\n")
+
+        decision, clean = asyncio.run(_run(load, options, order, orders, say))
+        say(asdict(decision))
     if not clean:
         # A thread that did not stop would keep the interpreter from ending.
         logging.shutdown()
@@ -64,11 +68,15 @@ def main(load: Load) -> None:
 
 
 async def _run(
-    load: Load, options: WorkerOptions, order: dict[str, Any], orders: IO[bytes]
+    load: Load,
+    options: WorkerOptions,
+    order: dict[str, Any],
+    orders: IO[bytes],
+    say: Callable[[dict[str, Any]], None],
 ) -> tuple[Decision, bool]:
     """The decision, and whether every thread has ended."""
     try:
-        definitions = definitions_of(load, options)
+        definitions = app_of(load, options).jobs
         delivery = Delivery(**order["delivery"])
         definition = definitions[delivery.queue]
     except Exception as error:
@@ -78,7 +86,13 @@ async def _run(
     lane.timeout = None
     lane.max_attempts = order["max_attempts"]
     verdict = _Verdict()
-    jobs = Jobs(options.url, order["worker"], concurrency=1)
+    jobs = Jobs(
+        options.url,
+        order["worker"],
+        concurrency=1,
+        # Said before the settle: the parent's heartbeat must not call it a loss that the message is gone.
+        completing=lambda held, yes: say({"completing": yes}),
+    )
     runner = Runner(
         {delivery.queue: definition},
         verdict,

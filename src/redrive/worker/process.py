@@ -27,7 +27,7 @@ from redrive.job import JobDefinition
 from redrive.store import migrations
 from redrive.store.database import Database
 from redrive.store.url import redact
-from redrive.worker.loading import Load, definitions_of
+from redrive.worker.loading import Load, app_of, close
 from redrive.worker.logs import configure
 from redrive.worker.options import EXIT_CONFIG, EXIT_UNAVAILABLE, WorkerOptions
 from redrive.worker.watchdog import Watchdog
@@ -69,7 +69,11 @@ async def run_worker(jobs: Mapping[str, JobDefinition], options: WorkerOptions) 
 async def _main(
     load: Load, options: WorkerOptions, orders: IO[bytes], status: int | None
 ) -> tuple[int, bool]:
-    return await _work(definitions_of(load, options), options, orders, status)
+    app = app_of(load, options)
+    code, clean = await _work(app.jobs, options, orders, status)
+    if clean:
+        await close(app)
+    return code, clean
 
 
 async def _work(
