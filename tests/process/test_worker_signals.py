@@ -175,6 +175,16 @@ class TestAnIsolatedDelivery:
         assert journal.starts(msg_id)[0]["pid"] != parent
         assert fetch(db, "select name from effects") == [("x",)]
 
+    def test_is_not_called_lost_when_it_goes_on_after_completing_itself(
+        self, db: Db, database_url: str, journal: Journal
+    ) -> None:
+        msg_id = send(db, "work", {"do": "effect", "name": "x", "die": "never", "linger": 2.5})
+        self.isolate(db, msg_id)
+        with WorkerProcess(database_url, journal.path) as worker:
+            until_blocking(lambda: any(entry["what"] == "end" for entry in journal.entries()))
+            assert worker.events("job_lost") == []
+        assert done(db) == 1
+
     def test_that_fails_keeps_its_error(self, db: Db, database_url: str, journal: Journal) -> None:
         msg_id = send(db, "work", {"do": "fail"})
         self.isolate(db, msg_id)

@@ -68,6 +68,7 @@ async def effect(payload: dict[str, Any], job: Job) -> None:
             die(job)
     if first and payload["die"] == "after":
         die(job)
+    await asyncio.sleep(payload.get("linger", 0))
 
 
 @app.job("threads", max_attempts=3, visibility_timeout=2, timeout=1, backoff=QUICK)

@@ -92,3 +92,24 @@ def test_one_that_can_never_be_taken_is_dropped_and_said(
 def test_nothing_to_report_frees_the_message_at_once(desk: Desk) -> None:
     desk.end(1, Decision("nothing"))
     assert desk.forgotten == [1] and desk.settler.unsettled == 0
+
+
+def test_a_release_whose_row_is_locked_is_tried_again_and_then_left_to_its_timeout(desk: Desk) -> None:
+    desk.end(1, RELEASE)
+    now, sent = 0.0, 0
+    while desk.settler.unsettled:
+        _, releases = desk.settler.take(now)
+        sent += len(releases)
+        desk.settler.settled(Answer(unreleased=releases.get("mail", [])), now)
+        now += desk.settler.locked_in(now) or 0.0
+    assert sent == 4 and desk.forgotten == [1] and desk.stats.released == 0
+
+
+def test_a_release_that_succeeds_at_the_second_try_counts(desk: Desk) -> None:
+    desk.end(1, RELEASE)
+    _, releases = desk.settler.take(0.0)
+    desk.settler.settled(Answer(unreleased=releases["mail"]), 0.0)
+    _, releases = desk.settler.take(1.0)
+    assert [d.msg_id for d in releases["mail"]] == [1]
+    desk.settler.settled(Answer(), 1.0)
+    assert desk.stats.released == 1 and desk.settler.unsettled == 0

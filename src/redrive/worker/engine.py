@@ -12,8 +12,8 @@ import asyncio
 import json
 import logging
 import random
-from collections.abc import Mapping, Sequence
-from typing import Any, LiteralString, cast
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, LiteralString, TypeVar, cast
 
 import psycopg
 from psycopg import AsyncCursor
@@ -27,6 +27,7 @@ from redrive.worker.protocol import Answer, Delivery, Report, Verdict, Want
 
 log = logging.getLogger("redrive.worker")
 
+T = TypeVar("T")
 Cursor = AsyncCursor[TupleRow]
 Reports = Mapping[str, Sequence[Report]]
 Releases = Mapping[str, Sequence[Delivery]]
@@ -70,16 +71,12 @@ class PostgresEngine:
         self._link = Link(url, f"redrive {worker}"[:63], deadline=deadline)
 
     async def turn(self, reports: Reports, releases: Releases, wants: Sequence[Want]) -> Answer:
-        for pause in (*_CONFLICT_PAUSES, None):
-            try:
-                return await self._link.call(lambda wire: self._at_once(wire, reports, releases, wants))
-            except (psycopg.Error, RedriveError) as error:
-                if isinstance(error, Unavailable):
-                    raise
-                if pause is None or getattr(error, "sqlstate", None) not in CONFLICTS:
-                    break
-            await asyncio.sleep(pause * random.uniform(0.5, 1.5))
-        return await self._piecemeal(reports, releases, wants)
+        try:
+            return await self._call(lambda wire: self._at_once(wire, reports, releases, wants))
+        except Unavailable:
+            raise
+        except (psycopg.Error, RedriveError):
+            return await self._piecemeal(reports, releases, wants)
 
     async def extend(self, queue: str, held: Sequence[tuple[int, int]], vt: float) -> set[tuple[int, int]]:
         read_ct = dict(sorted(held))  # one id twice: only its newest delivery can still be ours
@@ -114,12 +111,17 @@ class PostgresEngine:
         async def work(wire: Wire) -> list[TupleRow]:
             return await (await wire.execute(sql, params)).fetchall()
 
+        return await self._call(work)
+
+    async def _call(self, work: Callable[[Wire], Awaitable[T]]) -> T:
         for pause in (*_CONFLICT_PAUSES, None):
             try:
                 return await self._link.call(work)
             except psycopg.Error as error:
-                if error.sqlstate not in CONFLICTS or pause is None:
+                if error.sqlstate not in CONFLICTS:
                     raise
+                if pause is None:
+                    raise Unavailable(f"the call lost every conflict: {error}") from error
             await asyncio.sleep(pause * random.uniform(0.5, 1.5))
         raise AssertionError
 
@@ -129,18 +131,21 @@ class PostgresEngine:
         """One implicit transaction: without a fetch inside, an autocommit pipeline has one sync."""
         answer = Answer()
         settled: list[tuple[Sequence[Report], Cursor]] = []
+        released: list[tuple[Sequence[Delivery], Cursor]] = []
         claimed: list[tuple[Want, Cursor, Cursor]] = []
         async with wire.pipeline():
             for queue, batch in reports.items():
                 settled.append((batch, await wire.execute(_SETTLE, self._settle_params(queue, batch))))
             for queue, batch in releases.items():
-                await wire.execute(_RELEASE, _release_params(queue, batch))
+                released.append((batch, await wire.execute(_RELEASE, _release_params(queue, batch))))
             for want in wants:
                 rows = await wire.execute(_CLAIM, (want.queue, want.vt, want.qty, self._worker))
                 claimed.append((want, rows, await wire.execute(_NEXT_DUE, (want.queue,))))
         for batch, cursor in settled:
             if rows := await cursor.fetchall():
                 answer.verdicts += _verdicts(batch, rows)
+        for batch, cursor in released:
+            answer.unreleased += _unreleased(batch, await cursor.fetchall())
         for want, cursor, due in claimed:
             answer.claimed[want.queue] = await _deliveries(want.queue, cursor)
             answer.due[want.queue] = (await due.fetchall())[0][0]
@@ -158,14 +163,15 @@ class PostgresEngine:
                 await self._one_by_one(queue, batch, answer)
         for queue, batch in releases.items():
             try:
-                await self._rows(_RELEASE, _release_params(queue, batch))
+                rows = await self._rows(_RELEASE, _release_params(queue, batch))
+                answer.unreleased += _unreleased(batch, rows)
             except (psycopg.Error, RedriveError) as error:
                 if isinstance(error, Unavailable):
                     raise
                 log.error("release refused: %s", error, extra={"event": "release_refused", "queue": queue})
         for want in wants:
             try:
-                one = await self._link.call(lambda wire, w=want: self._at_once(wire, {}, {}, [w]))
+                one = await self._call(lambda wire, w=want: self._at_once(wire, {}, {}, [w]))
                 answer.claimed |= one.claimed
                 answer.due |= one.due
             except Unavailable:
@@ -209,6 +215,11 @@ class PostgresEngine:
 def _release_params(queue: str, batch: Sequence[Delivery]) -> tuple[Any, ...]:
     dues = text_array([d.due_at.isoformat() for d in batch])
     return queue, int_array([d.msg_id for d in batch]), int_array([d.read_ct for d in batch]), dues
+
+
+def _unreleased(batch: Sequence[Delivery], rows: Sequence[TupleRow]) -> list[Delivery]:
+    back = {row[0] for row in rows}
+    return [delivery for delivery in batch if delivery.msg_id not in back]
 
 
 def _numeric_array(values: Sequence[float | None]) -> str:

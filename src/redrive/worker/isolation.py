@@ -3,8 +3,8 @@
 The parent keeps claim, heartbeat and settle; the child (`redrive.worker.isolated`) is a fresh interpreter
 that imports the app, runs this one handler and says how it ended. Both speak JSON lines over two pipes:
 
-    parent ─▶ child   {"options": …, "worker": …, "delivery": …, "policy": …}, then perhaps {"stop": why}
-    child ─▶ parent   one decision; no line before the end of the pipe means it died
+    parent ─▶ child   {"options": …, "worker": …, "delivery": …, "max_attempts": …}, perhaps {"stop": why}
+    child ─▶ parent   {"completing": …} round its own transaction's settle; one decision, or none: it died
 
 Guarantees  a child never outlives its worker: it ends when its pipe does;
             one that the worker ends itself (drain, loss) is not charged.
@@ -31,6 +31,8 @@ MOST_AT_ONCE = 4
 _LONGEST_LINE = 1_000_000
 # Kept back from the grace for the killing.
 _KILLING = 0.5
+# After its answer: what the app does at the end of its interpreter.
+_ENDING = 5.0
 
 
 class Isolation:
@@ -48,12 +50,15 @@ class Isolation:
         except asyncio.CancelledError:
             return given_up(held.called_off, held.lane.timeout)
         try:
-            child = await _Child.start(self._order(held))
+            try:
+                child = await _Child.start(self._order(held))
+            except asyncio.CancelledError:
+                return given_up(held.called_off, held.lane.timeout)
             began(held)
             try:
                 return await self._watch(child, held)
             finally:
-                await child.end()
+                await child.end(_KILLING if held.called_off else _ENDING)
         finally:
             self._room.release()
 
@@ -67,32 +72,39 @@ class Isolation:
 
     async def _watch(self, child: _Child, held: Held) -> Decision:
         try:
-            line = await child.line()
+            said = await self._follow(child, held)
         except asyncio.CancelledError:
             return await self._stop(child, held, held.called_off or "drain")
-        if line:
-            return Decision(**json.loads(line))
-        return Decision("crashed", None, "Crashed", _death(await child.wait()))
+        return said or Decision("crashed", None, "Crashed", _death(await child.wait()))
+
+    async def _follow(self, child: _Child, held: Held) -> Decision | None:
+        """What it decides in the end; None when it dies before."""
+        while line := await child.line():
+            said = json.loads(line)
+            if "completing" not in said:
+                return Decision(**said)
+            held.completing = said["completing"]
+        return None
 
     async def _stop(self, child: _Child, held: Held, why: CalledOff) -> Decision:
         child.tell({"stop": why})
+        said = None
         try:
             async with asyncio.timeout(max(0.0, held.deadline - time.monotonic() - _KILLING)):
-                line = await child.line()
+                said = await self._follow(child, held)
         except TimeoutError:
-            line = b""
-        return Decision(**json.loads(line)) if line else given_up(why, held.lane.timeout)
+            pass
+        return said or given_up(why, held.lane.timeout)
 
 
 class _Child:
     """A process and the two pipes to it."""
 
-    def __init__(
-        self, process: asyncio.subprocess.Process, to_child: int, reader: asyncio.StreamReader
-    ) -> None:
+    def __init__(self, process: asyncio.subprocess.Process, to_child: int) -> None:
         self._process = process
         self._to_child = to_child
-        self._reader = reader
+        self._reader = asyncio.StreamReader(limit=_LONGEST_LINE)
+        self._transport: asyncio.ReadTransport | None = None
 
     @classmethod
     async def start(cls, order: dict[str, Any]) -> _Child:
@@ -115,15 +127,21 @@ class _Child:
         finally:
             os.close(theirs_in)
             os.close(theirs_out)
-        reader = asyncio.StreamReader(limit=_LONGEST_LINE)
-        loop = asyncio.get_running_loop()
-        await loop.connect_read_pipe(
-            lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(from_child, "rb", 0)
-        )
-        child = cls(process, to_child, reader)
-        # The payload may be larger than the pipe holds, and the child may take a second until it reads.
-        await asyncio.to_thread(child.tell, order)
+        child = cls(process, to_child)
+        try:
+            await child.open(from_child)
+            # The payload may be larger than the pipe holds, and the child may take a second until it reads.
+            await asyncio.to_thread(child.tell, order)
+        except BaseException:
+            await child.end(0.0)
+            raise
         return child
+
+    async def open(self, from_child: int) -> None:
+        loop, pipe = asyncio.get_running_loop(), os.fdopen(from_child, "rb", 0)
+        self._transport, _ = await loop.connect_read_pipe(
+            lambda: asyncio.StreamReaderProtocol(self._reader), pipe
+        )
 
     def tell(self, what: dict[str, Any]) -> None:
         try:
@@ -142,15 +160,17 @@ class _Child:
     async def wait(self) -> int:
         return await self._process.wait()
 
-    async def end(self) -> None:
-        """It has said all it will say."""
+    async def end(self, patience: float) -> None:
+        """It has said all it will say, and has `patience` seconds to end by itself."""
         os.close(self._to_child)
         try:
-            async with asyncio.timeout(_KILLING):
+            async with asyncio.timeout(patience):
                 await self._process.wait()
         except TimeoutError:
             self._process.kill()
             await self._process.wait()
+        if self._transport is not None:
+            self._transport.close()
 
 
 def _death(code: int) -> str:

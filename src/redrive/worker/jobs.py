@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import asynccontextmanager, contextmanager
 
 from psycopg import AsyncConnection, Connection
@@ -20,36 +20,47 @@ from redrive.worker.held import Held
 _MOST_CONNECTIONS = 10
 
 
-class Jobs:
-    """Makes a `Job` or `SyncJob` for a delivery. `worker` names this process in the store."""
+Completing = Callable[[Held, bool], None]
 
-    def __init__(self, url: str, worker: str, *, concurrency: int) -> None:
+
+class Jobs:
+    """Makes a `Job` or `SyncJob` for a delivery. `worker` names this process in the store.
+
+    `completing` is told before a job's own transaction settles its delivery, and when it did not come to it.
+    """
+
+    def __init__(
+        self, url: str, worker: str, *, concurrency: int, completing: Completing | None = None
+    ) -> None:
         size = min(concurrency, _MOST_CONNECTIONS)
-        self._database = Database(url, size=size)
-        self._pool = BlockingPool(url, size=size)
-        self._worker = worker
-        self._loop = asyncio.get_running_loop()
+        self.database = Database(url, size=size)
+        self.pool = BlockingPool(url, size=size)
+        self.worker = worker
+        self.completing = completing or _mark
+        self.loop = asyncio.get_running_loop()
 
     def job(self, held: Held) -> Job:
         """For an `async def` handler."""
-        return Job(_Settling(held, self._database, self._worker), **_facts(held))
+        return Job(_Settling(held, self), **_facts(held))
 
     def sync_job(self, held: Held) -> SyncJob:
         """For a `def` handler."""
-        job = SyncJob(
-            _BlockingSettling(held, self._database, self._pool, self._worker, self._loop), **_facts(held)
-        )
+        job = SyncJob(_BlockingSettling(held, self), **_facts(held))
         job.cancelled = _Watched()
         return job
 
     async def close(self) -> None:
-        await self._database.close()
-        await asyncio.to_thread(self._pool.close)
+        await self.database.close()
+        await asyncio.to_thread(self.pool.close)
 
 
 def was_seen(job: Job | SyncJob | None) -> bool:
     """Whether a `def` handler looked at `job.cancelled` when it was set: then it may have given up."""
     return job is not None and isinstance(job.cancelled, _Watched) and job.cancelled.seen
+
+
+def _mark(held: Held, completing: bool) -> None:
+    held.completing = completing
 
 
 class _Watched(Cancelled):
@@ -75,14 +86,14 @@ class _Watched(Cancelled):
 
 
 class _Settling(Completion):
-    def __init__(self, held: Held, database: Database, worker: str) -> None:
+    def __init__(self, held: Held, jobs: Jobs) -> None:
         d = held.delivery
-        super().__init__(database, d.queue, d.msg_id, d.read_ct, worker)
+        super().__init__(jobs.database, d.queue, d.msg_id, d.read_ct, jobs.worker)
         self._held = held
-        self._database = database
+        self._jobs = jobs
 
     async def extend(self, seconds: float) -> None:
-        await _extend(self._database, self._held, seconds)
+        await _extend(self._jobs.database, self._held, seconds)
 
     @asynccontextmanager
     async def transaction(self) -> AsyncGenerator[AsyncConnection[TupleRow]]:
@@ -90,31 +101,30 @@ class _Settling(Completion):
             async with super().transaction() as connection:
                 yield connection
         except BaseException:
-            self._held.completing = False
+            self._jobs.completing(self._held, False)
             raise
 
     async def _settle(self, connection: object) -> None:
         # From here on the message may vanish by our own hand: the heartbeat must not call that a loss.
-        self._held.completing = True
+        self._jobs.completing(self._held, True)
         try:
             await super()._settle(connection)
         except BaseException:
-            self._held.completing = False
+            self._jobs.completing(self._held, False)
             raise
 
 
 class _BlockingSettling(BlockingCompletion):
-    def __init__(
-        self, held: Held, database: Database, pool: BlockingPool, worker: str, loop: asyncio.AbstractEventLoop
-    ) -> None:
+    def __init__(self, held: Held, jobs: Jobs) -> None:
         d = held.delivery
-        super().__init__(pool, d.queue, d.msg_id, d.read_ct, worker)
+        super().__init__(jobs.pool, d.queue, d.msg_id, d.read_ct, jobs.worker)
         self._held = held
-        self._database = database
-        self._loop = loop
+        self._jobs = jobs
 
     def extend(self, seconds: float) -> None:
-        asyncio.run_coroutine_threadsafe(_extend(self._database, self._held, seconds), self._loop).result()
+        asyncio.run_coroutine_threadsafe(
+            _extend(self._jobs.database, self._held, seconds), self._jobs.loop
+        ).result()
 
     @contextmanager
     def transaction(self) -> Generator[Connection[TupleRow]]:
@@ -122,15 +132,15 @@ class _BlockingSettling(BlockingCompletion):
             with super().transaction() as connection:
                 yield connection
         except BaseException:
-            self._held.completing = False
+            self._jobs.completing(self._held, False)
             raise
 
     def _settle(self, connection: object) -> None:
-        self._held.completing = True
+        self._jobs.completing(self._held, True)
         try:
             super()._settle(connection)
         except BaseException:
-            self._held.completing = False
+            self._jobs.completing(self._held, False)
             raise
 
 

@@ -79,6 +79,8 @@ class Answer:
     """Seconds until the next message of each asked queue may be claimed; None when it holds none."""
     verdicts: list[tuple[Report, Verdict]] = field(default_factory=lambda: [])
     """Every verdict but ok."""
+    unreleased: list[Delivery] = field(default_factory=lambda: [])
+    """Not given back: not ours any more, or somebody's transaction holds the row just now."""
     refused: dict[str, RedriveError] = field(default_factory=lambda: {})
     """Queues whose claim the store refused, such as one that was dropped."""
     dropped: list[tuple[Report, Exception]] = field(default_factory=lambda: [])

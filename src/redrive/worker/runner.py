@@ -32,6 +32,7 @@ log = logging.getLogger("redrive.worker")
 
 # How long jobs that never wait are started one after the other, before the loop looks at its sockets again.
 _STEP = 0.002
+_IN_THE_PIPE = 0.25
 
 
 class _Ride:
@@ -129,6 +130,12 @@ class Runner:
 
     def lost(self, found: Iterable[Held]) -> None:
         """The heartbeat learned that these are no longer ours."""
+        found = list(found)
+        # An isolated one may have completed its message itself: its word of that may still be in the pipe.
+        self._loop.call_later(_IN_THE_PIPE, self._lose, [held for held in found if held.delivery.isolated])
+        self._lose([held for held in found if not held.delivery.isolated])
+
+    def _lose(self, found: list[Held]) -> None:
         for held in found:
             job = held.job
             if held.ended or held.called_off == "lost" or held.completing or (job and job.completed):

@@ -18,6 +18,7 @@ from redrive.worker.stats import Stats
 log = logging.getLogger("redrive.worker")
 
 _LOCKED_PAUSES = (0.05, 0.1, 0.2, 0.5, 1.0)
+_RELEASE_TRIES = 3
 _COUNTED = {
     "done": "done",
     "retry": "retried",
@@ -36,10 +37,11 @@ class Settler:
         self._forget = forget
         self._pending: list[tuple[Held, Report]] = []
         self._releases: list[Held] = []
-        self._locked: list[tuple[float, int, Held, Report]] = []
+        self._locked: list[tuple[float, Held, Report | None]] = []
+        """When to send it again; no report: release it."""
         self._sent: list[tuple[Held, Report]] = []
         self._sent_releases: list[Held] = []
-        self._tries: dict[Report, int] = {}
+        self._tries: dict[Held, int] = {}
 
     @property
     def ready(self) -> int:
@@ -81,14 +83,15 @@ class Settler:
 
     def locked_in(self, now: float) -> float | None:
         """Seconds until a locked report may be sent again; None when there is none."""
-        return max(0.0, min(at for at, _, _, _ in self._locked) - now) if self._locked else None
+        return max(0.0, min(at for at, _, _ in self._locked) - now) if self._locked else None
 
     def take(self, now: float) -> tuple[Mapping[str, list[Report]], Mapping[str, list[Delivery]]]:
         """Everything that can be sent now, by queue. Call `settled` or `failed` with what came of it."""
         if self._locked:
             due = [entry for entry in self._locked if entry[0] <= now]
             self._locked = [entry for entry in self._locked if entry[0] > now]
-            self._pending += [(held, report) for _, _, held, report in due]
+            self._pending += [(held, report) for _, held, report in due if report is not None]
+            self._releases += [held for _, held, report in due if report is None]
         self._sent, self._pending = self._pending, []
         self._sent_releases, self._releases = self._releases, []
         reports: dict[str, list[Report]] = {}
@@ -109,19 +112,20 @@ class Settler:
 
     def settled(self, answer: Answer, now: float) -> None:
         """The store has judged the last `take`."""
-        again = (
-            {report for report, verdict in answer.verdicts if verdict == "locked"} if answer.verdicts else ()
-        )
+        again = {report for report, verdict in answer.verdicts if verdict == "locked"}
         for held, report in self._sent:
-            if report in again:
-                tries = self._tries[report] = self._tries.get(report, -1) + 1
-                pause = _LOCKED_PAUSES[min(tries, len(_LOCKED_PAUSES) - 1)]
-                self._locked.append((now + pause, tries, held, report))
+            if again and report in again:
+                self._later(held, report, now)
             else:
-                self._forget(held)
+                self._over(held)
+        not_back = set(answer.unreleased)
         for held in self._sent_releases:
-            self._stats.released += 1
-            self._forget(held)
+            # Not ours any more or only locked: the store does not say which, so a few tries must do.
+            if held.delivery in not_back and self._tries.get(held, 0) < _RELEASE_TRIES:
+                self._later(held, None, now)
+            else:
+                self._stats.released += held.delivery not in not_back
+                self._over(held)
         self._sent, self._sent_releases = [], []
         for report, verdict in answer.verdicts:
             self._tell(report, verdict)
@@ -133,6 +137,15 @@ class Settler:
                 error,
                 extra=_about(report, "report_dropped"),
             )
+
+    def _later(self, held: Held, report: Report | None, now: float) -> None:
+        tries = self._tries[held] = self._tries.get(held, 0) + 1
+        self._locked.append((now + _LOCKED_PAUSES[min(tries, len(_LOCKED_PAUSES)) - 1], held, report))
+
+    def _over(self, held: Held) -> None:
+        if self._tries:
+            self._tries.pop(held, None)
+        self._forget(held)
 
     def _tell(self, report: Report, verdict: Verdict) -> None:
         match verdict:
@@ -157,8 +170,6 @@ class Settler:
                 self._stats.locked += 1
             case "ok":
                 pass
-        if verdict != "locked":
-            self._tries.pop(report, None)
 
 
 def _about(report: Report, event: str) -> dict[str, object]:

@@ -35,7 +35,7 @@ _SETTLED = 10.0
 _SILENT = 90.0
 # Beyond the drain timeout: cancelling, settling, goodbye.
 _DRAIN_MORE = 20.0
-_LIVE_WITHIN = 10.0
+_LIVE_WITHIN = 30.0
 # The pipe of a process that has ended is read to its end; a child of its own could hold it open.
 _LAST_WORDS = 1.0
 
@@ -151,11 +151,12 @@ class Child:
 
     @property
     def is_live(self) -> bool:
-        return self._hears_well(_LIVE_WITHIN) and self.status["silence"] < _LIVE_WITHIN
+        """Starting counts as alive: ending the supervisor would not make it start better."""
+        return not self.status or (self._hears_well(_LIVE_WITHIN) and self.status["silence"] < _LIVE_WITHIN)
 
     @property
     def is_ready(self) -> bool:
-        return self.is_live and bool(self.status["ready"])
+        return self.is_live and bool(self.status.get("ready"))
 
     async def run(self) -> int:
         """Start a process and wait for its end; its exit code, negative for a signal."""
