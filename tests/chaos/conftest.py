@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from tests.support.server import Server
 from tests.support.working import Journal, make_queue
 
 Db = psycopg.Connection[Any]
+APP = "tests.support.chaos_app:app"
 
 
 def furnish(db: Db) -> None:
@@ -60,3 +62,15 @@ def own_server(monkeypatch: pytest.MonkeyPatch) -> Generator[Server]:
 def look(url: str) -> Db:
     """A connection in autocommit, columns by name."""
     return psycopg.connect(url, autocommit=True, row_factory=namedtuple_row)
+
+
+def send_many(db: Db, queue: str, payload: object, number: int) -> None:
+    db.execute(
+        "select redrive.send_batch(%s, (select jsonb_agg(%s::jsonb) from generate_series(1, %s)))",
+        (queue, json.dumps(payload), number),
+    )
+
+
+def set_policy(db: Db, queue: str, **policy: Any) -> None:
+    """As an operator does, so that it stands above what the app declares."""
+    db.execute("select redrive.set_policy(%s, %s::jsonb)", (queue, json.dumps(policy)))

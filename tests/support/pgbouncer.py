@@ -58,7 +58,7 @@ class PgBouncer:
 
     def stats(self, database: str) -> dict[str, Any]:
         """What went through since the start: total_query_count, total_xact_count and more."""
-        with psycopg.connect(self.url("pgbouncer"), autocommit=True, row_factory=dict_row) as console:
+        with psycopg.connect(self.url("pgbouncer"), autocommit=True) as console:
             # The console speaks the simple protocol only.
             rows = psycopg.ClientCursor(console, row_factory=dict_row).execute("show stats").fetchall()
         return next(row for row in rows if row["database"] == database)
