@@ -170,34 +170,24 @@ def discard(
 
 def print_letters(found: Iterable[DeadLetter]) -> None:
     """Dead letters as a table, redacted and shortened."""
-    columns = (
-        "queue",
-        "id",
-        "was message",
-        "died",
-        "attempts",
-        "reason",
-        "error",
-        "key",
-        "generation",
-        "payload",
-    )
+    page = console()
+    # What the other columns leave to each of these two.
+    most = max(20, (page.width - 80) // 2)
+    columns = ("queue", "id", "died", "attempts", "reason", "error", "key", "payload")
     rows = [
         (
             each.queue,
             each.dead_id,
-            each.original_msg_id,
             each.dead_lettered_at,
             each.attempts,
             each.reason,
-            one_line(redact(each.error), 60),
+            one_line(redact(each.error), most),
             each.key,
-            each.generation,
-            one_line(shown(redact(each.payload)), 60),
+            one_line(shown(redact(each.payload)), most),
         )
         for each in found
     ]
-    console().print(table(columns, rows, numbers=("id", "was message", "attempts", "generation")))
+    page.print(table(columns, rows, numbers=("id", "attempts")))
 
 
 def _print_dry_run(found: Found, what: str, *, as_json: bool) -> None:

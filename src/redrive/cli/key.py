@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from redrive.cli.options import DatabaseOption, JsonOption, YesOption
-from redrive.cli.output import answer, answer_json, confirm, console, say, table
+from redrive.cli.output import answer, answer_json, confirm, facts, say
 from redrive.cli.redaction import redact
 from redrive.cli.session import session
 from redrive.store import keys
@@ -35,7 +35,7 @@ def show(
     elif found is None:
         say(f"nothing is known of key {key!r} in queue {queue!r}: it was never used, or is free again")
     else:
-        console().print(table(("", ""), redact({k: v for k, v in found.items() if k != "key"}).items()))
+        facts((name, redact(value)) for name, value in found.items())
     if found is None:
         raise typer.Exit(1)
 

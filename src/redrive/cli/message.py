@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from redrive.cli.options import DatabaseOption, IdsArgument, JsonOption, QueueArgument, YesOption
-from redrive.cli.output import answer, answer_json, confirm, console, count, plain, say, shown, table
+from redrive.cli.output import answer, answer_json, confirm, count, facts, say, shown
 from redrive.cli.redaction import redact
 from redrive.cli.session import Session, session
 from redrive.store import deliveries, messages
@@ -102,19 +102,17 @@ def release(
     answer(f"message {msg_id} of queue {queue} may be claimed again")
 
 
-def print_facts(facts: dict[str, Any], failures: Sequence[dict[str, Any]]) -> None:
+def print_facts(known: dict[str, Any], failures: Sequence[dict[str, Any]]) -> None:
     """The facts of a message or dead letter, then its failed attempts, each with its traceback."""
-    page = console()
-    page.print(table(("", ""), [(name.replace("_", " "), value) for name, value in facts.items()]))
+    facts(known.items())
     for failure in failures:
         about = {
             name: value for name, value in failure.items() if name not in ("error", "error_type", "traceback")
         }
         said = ", ".join(f"{name} {shown(value)}" for name, value in about.items() if value is not None)
-        page.print(f"\nfailed: {said}", markup=False)
-        page.print(f"  {failure.get('error_type')}: {plain(failure.get('error') or '')}", markup=False)
-        for line in (failure.get("traceback") or "").splitlines():
-            page.print(f"  {plain(line)}", markup=False, soft_wrap=True)
+        answer(f"\nfailed: {said}")
+        told = failure.get("traceback") or f"{failure.get('error_type')}: {failure.get('error') or ''}"
+        answer("\n".join(f"  {line}" for line in told.splitlines()))
 
 
 def _report(store: Session, queue: str, ids: Sequence[int], done: Sequence[int], what: str) -> None:

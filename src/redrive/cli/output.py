@@ -12,7 +12,7 @@ import re
 import sys
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, cast
 
 import typer
 from rich.console import Console
@@ -23,6 +23,8 @@ from redrive.errors import ConfigError
 
 # Wide enough for every table here; a terminal has its own width.
 _WIDE = 200
+# A longer value is laid out over several lines.
+_ONE_LINE = 80
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
@@ -51,6 +53,21 @@ def plain(text: str) -> str:
 def answer_json(value: Any) -> None:
     """The answer, for programs: times in ISO 8601."""
     print(json.dumps(value, ensure_ascii=False, indent=2, default=_jsonable), flush=True)
+
+
+def facts(pairs: Iterable[tuple[str, object]]) -> None:
+    """The answer as names and values, each name once, however many lines its value has."""
+    named = [(name, _laid_out(value).splitlines() or [""]) for name, value in pairs]
+    width = max((len(name) for name, _ in named), default=0)
+    for name, lines in named:
+        for number, line in enumerate(lines):
+            answer(f"{'' if number else name:<{width}}  {line}".rstrip())
+
+
+def _laid_out(value: object) -> str:
+    if isinstance(value, (dict, list)) and len(shown(cast("object", value))) > _ONE_LINE:
+        return plain(json.dumps(value, ensure_ascii=False, indent=2, default=_jsonable))
+    return shown(cast("object", value))
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, numbers: Sequence[str] = ()) -> Table:

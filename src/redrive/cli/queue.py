@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from redrive.cli.options import DatabaseOption, JsonOption, QueueArgument, YesOption
-from redrive.cli.output import answer, answer_json, confirm, console, shown, table
+from redrive.cli.output import answer, answer_json, confirm, console, facts, shown, table
 from redrive.cli.policy_edit import changes
 from redrive.cli.session import session
 from redrive.cli.status import metrics_row
@@ -56,14 +56,15 @@ def show(queue: QueueArgument, as_json: JsonOption = False, database: DatabaseOp
     if as_json:
         answer_json({**found._asdict(), "metrics": metrics_row(gauges)})
         return
-    facts: list[tuple[str, object]] = [
-        ("queue", found.queue),
-        ("kind", found.kind),
-        ("created", found.created_at),
-        *((name.replace("_", " "), value) for name, value in metrics_row(gauges).items() if name != "queue"),
-        *((f"policy {name}", shown_policy(value)) for name, value in (found.policy or {}).items()),
-    ]
-    console().print(table(("", ""), facts))
+    facts(
+        [
+            ("queue", found.queue),
+            ("kind", found.kind),
+            ("created", found.created_at),
+            *(pair for pair in metrics_row(gauges).items() if pair[0] != "queue"),
+            *((f"policy {name}", shown_policy(value)) for name, value in (found.policy or {}).items()),
+        ]
+    )
 
 
 @app.command()
