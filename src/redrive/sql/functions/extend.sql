@@ -12,6 +12,7 @@ declare
     v_ids bigint[];
     v_keys text[];
     v_owners bigint[];
+    v_locked bigint[];
 begin
     if p_vt is null or p_vt < 1 or p_vt > 3155760000 or cardinality(p_msg_ids) is distinct from cardinality(p_read_cts) then
         perform redrive._refuse(format('extend takes as many read_cts as message ids, and a visibility timeout >= 1 second, not %s', coalesce(p_vt::text, 'null')));
@@ -31,17 +32,21 @@ begin
              busy as (
                  select m.msg_id, %s as key from pgmq.%I m join r on r.id = m.msg_id
                   where m.msg_id = any ($1) and m.read_ct = r.ct and %s < r.ct and m.msg_id not in (select msg_id from held))
-        select array_agg(msg_id), array_agg(key) filter (where key is not null), array_agg(msg_id) filter (where key is not null)
-          from (select msg_id, key from beaten union all select msg_id, key from busy) o $q$,
+        select array_agg(msg_id), array_agg(key) filter (where key is not null),
+               array_agg(msg_id) filter (where key is not null and not locked), array_agg(msg_id) filter (where key is not null and locked)
+          from (select msg_id, key, false as locked from beaten union all select msg_id, key, true from busy) o $q$,
         'q_' || p_queue, 'q_' || p_queue, redrive._part(q, 'settled'), redrive._part(q, 'key'),
         redrive._part(q, 'key'), 'q_' || p_queue, redrive._part(q, 'settled'))
-       into v_ids, v_keys, v_owners using p_msg_ids, p_read_cts, v_until;
+       into v_ids, v_keys, v_owners, v_locked using p_msg_ids, p_read_cts, v_until;
     if v_keys is not null then
-        execute 'with mine as (select k.key from redrive.key k where k.queue = $1 and k.key = any ($2) and k.owner_msg = any ($3) and k.state = ''running''
+        -- Of a locked row only a key that is half over: it may be a settle that holds the row, and wants to free the key this moment.
+        execute 'with mine as (select k.key from redrive.key k
+                                where k.queue = $1 and k.key = any ($2) and k.state = ''running''
+                                  and (k.owner_msg = any ($3) or k.owner_msg = any ($5) and k.lease_until < $6)
                                 order by k.key for update skip locked)
                  update redrive.key k set lease_until = greatest(k.lease_until, $4) from mine
                   where k.queue = $1 and k.key = any ($2) and k.key = mine.key'
-          using p_queue, v_keys, v_owners, v_until;
+          using p_queue, v_keys, v_owners, v_until, v_locked, v_now + (v_until - v_now) / 2;
     end if;
     if q.single_flight and v_ids is not null then
         update redrive.lease l set lease_until = greatest(l.lease_until, v_until)
