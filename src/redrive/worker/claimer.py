@@ -144,7 +144,7 @@ class Claimer:
         if self._claiming:
             for lane, qty in share(self._order, self._runner.free, now):
                 lane.asking()
-                wants.append(Want(lane.queue, lane.vt, qty))
+                wants.append(Want(lane.queue, lane.vt, qty, due=not lane.full))
         # Whoever was asked first is asked last next time.
         self._order.append(self._order.pop(0))
         answer = await self._engine.turn(reports, releases, wants)

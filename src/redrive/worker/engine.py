@@ -132,7 +132,7 @@ class PostgresEngine:
         answer = Answer()
         settled: list[tuple[Sequence[Report], Cursor]] = []
         released: list[tuple[Sequence[Delivery], Cursor]] = []
-        claimed: list[tuple[Want, Cursor, Cursor]] = []
+        claimed: list[tuple[Want, Cursor, Cursor | None]] = []
         async with wire.pipeline():
             for queue, batch in reports.items():
                 settled.append((batch, await wire.execute(_SETTLE, self._settle_params(queue, batch))))
@@ -140,7 +140,8 @@ class PostgresEngine:
                 released.append((batch, await wire.execute(_RELEASE, _release_params(queue, batch))))
             for want in wants:
                 rows = await wire.execute(_CLAIM, (want.queue, want.vt, want.qty, self._worker))
-                claimed.append((want, rows, await wire.execute(_NEXT_DUE, (want.queue,))))
+                due = await wire.execute(_NEXT_DUE, (want.queue,)) if want.due else None
+                claimed.append((want, rows, due))
         for batch, cursor in settled:
             if rows := await cursor.fetchall():
                 answer.verdicts += _verdicts(batch, rows)
@@ -148,7 +149,8 @@ class PostgresEngine:
             answer.unreleased += _unreleased(batch, await cursor.fetchall())
         for want, cursor, due in claimed:
             answer.claimed[want.queue] = await _deliveries(want.queue, cursor)
-            answer.due[want.queue] = (await due.fetchall())[0][0]
+            if due is not None:
+                answer.due[want.queue] = (await due.fetchall())[0][0]
         return answer
 
     async def _piecemeal(self, reports: Reports, releases: Releases, wants: Sequence[Want]) -> Answer:

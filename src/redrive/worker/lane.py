@@ -44,6 +44,8 @@ class Lane:
         self._step = 0
         self._nudged = False
         self._refusals = 0
+        self.full = False
+        """The last claim brought all that was asked for: the next likely will, and need not look ahead."""
 
     def adopt(self, policy: Mapping[str, Any]) -> None:
         """Take over the effective policy as the store has it now."""
@@ -77,9 +79,10 @@ class Lane:
             log.info("queue %s answers again", self.queue, extra={"event": "queue_back", "queue": self.queue})
             self._refusals = 0
         self.busy += len(got)
+        self.full = len(got) >= asked
         if got:
             self._step = 0
-        if len(got) >= asked or self._nudged:
+        if self.full or self._nudged:
             self._ask_at = now
             return
         pause = _STEPS[self._step] if self._step < len(_STEPS) else self._poll

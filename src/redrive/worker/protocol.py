@@ -63,11 +63,12 @@ class Report:
 
 @dataclass(slots=True, frozen=True)
 class Want:
-    """A claim: at most `qty` messages of `queue` for `vt` seconds."""
+    """A claim: at most `qty` messages of `queue` for `vt` seconds; `due`: and when the next one is due."""
 
     queue: str
     vt: float
     qty: int
+    due: bool = True
 
 
 @dataclass(slots=True)
@@ -76,7 +77,7 @@ class Answer:
 
     claimed: dict[str, list[Delivery]] = field(default_factory=lambda: {})
     due: dict[str, float | None] = field(default_factory=lambda: {})
-    """Seconds until the next message of each asked queue may be claimed; None when it holds none."""
+    """Seconds until the next message of each queue that was asked may be claimed; None when it holds none."""
     verdicts: list[tuple[Report, Verdict]] = field(default_factory=lambda: [])
     """Every verdict but ok."""
     unreleased: list[Delivery] = field(default_factory=lambda: [])
