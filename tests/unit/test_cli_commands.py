@@ -87,6 +87,22 @@ def test_every_document_names_only_commands_there_are() -> None:
         assert set(_MENTIONED.findall(in_code)) <= known, document
 
 
+def test_every_document_names_only_options_there_are() -> None:
+    used: set[tuple[str, str, str]] = set()
+    for document in [ROOT / "README.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").glob("**/*.md")]:
+        for line in re.findall(
+            r"^[$ ]*redrive [^\n|&;#`]*|`redrive [^`]*`", document.read_text(), re.MULTILINE
+        ):
+            words = line.strip("`$ ").split()[1:]
+            name = next((each for each in (" ".join(words[:2]), *words[:1]) if each in commands()), None)
+            if name is not None:
+                used |= {
+                    (document.name, name, word.partition("=")[0]) for word in words if word.startswith("--")
+                }
+    assert used
+    assert {each for each in used if each[2] not in options(each[1])} == set()
+
+
 def test_every_reading_command_has_json() -> None:
     assert {name for name in READING if "--json" not in options(name)} == set()
 
