@@ -26,7 +26,7 @@ def deliveries(count: int) -> list[Delivery]:
 def idle(asked: Lane, times: int, due: float | None = None) -> float:
     """How long the queue waits after so many claims that brought nothing."""
     for _ in range(times):
-        asked.asking()
+        asked.want(10)
         asked.answered([], 10, due, now=100.0)
     return asked.asks_in(100.0)
 
@@ -57,7 +57,7 @@ class TestAnIdleQueue:
     def test_is_asked_again_when_told_while_a_claim_was_under_way(self) -> None:
         asked = lane()
         idle(asked, 20)
-        asked.asking()
+        asked.want(10)
         asked.nudge()
         asked.answered([], 10, None, now=100.0)
         assert asked.asks_in(100.0) == 0
@@ -65,10 +65,26 @@ class TestAnIdleQueue:
     def test_starts_over_when_something_came(self) -> None:
         asked = lane()
         idle(asked, 20)
-        asked.asking()
+        asked.want(10)
         asked.answered(deliveries(1), 10, None, now=100.0)
         assert asked.asks_in(100.0) == 0
         assert idle(asked, 1) <= 0.012 + 1e-9
+
+
+class TestAClaim:
+    def test_looks_ahead_only_where_nothing_is_likely_to_come(self) -> None:
+        asked = lane()
+        assert asked.want(10).due
+        asked.answered(deliveries(10), 10, None, now=100.0)
+        assert not asked.want(10).due
+        asked.answered(deliveries(3), 10, None, now=100.0)
+        assert asked.want(10).due
+
+    def test_that_was_told_of_something_does_not_look_ahead(self) -> None:
+        asked = lane()
+        asked.nudge()
+        assert not asked.want(10).due
+        assert asked.want(10).due
 
 
 class TestAQueueThatRefuses:

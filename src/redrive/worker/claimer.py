@@ -142,9 +142,7 @@ class Claimer:
         reports, releases = self._settler.take(now)
         wants: list[Want] = []
         if self._claiming:
-            for lane, qty in share(self._order, self._runner.free, now):
-                lane.asking()
-                wants.append(Want(lane.queue, lane.vt, qty, due=not lane.full))
+            wants = [lane.want(qty) for lane, qty in share(self._order, self._runner.free, now)]
         # Whoever was asked first is asked last next time.
         self._order.append(self._order.pop(0))
         answer = await self._engine.turn(reports, releases, wants)

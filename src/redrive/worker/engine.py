@@ -58,7 +58,7 @@ select field, declared::text, override::text
   from redrive.declare_queue(p_queue => %s::text, p_policy => %s::jsonb)"""
 _CREATE = "select redrive.create_queue(p_queue => %s::text, p_policy => %s::jsonb)"
 _GOODBYE = "select redrive.worker_stop(p_worker => %s::text)"
-_WAKE = "select pg_notify('redrive', %s)"
+_CALL = "select pg_notify(%s, '')"
 
 _CONFLICT_PAUSES = (0.01, 0.03, 0.1, 0.3)
 
@@ -98,8 +98,8 @@ class PostgresEngine:
             rows = await self._rows(_DECLARE, (queue, text))
         return [(row[0], json.loads(row[1]), json.loads(row[2])) for row in rows]
 
-    async def wake(self, word: str) -> None:
-        await self._rows(_WAKE, (word,))
+    async def call(self, channel: str) -> None:
+        await self._rows(_CALL, (channel,))
 
     async def goodbye(self) -> None:
         await self._rows(_GOODBYE, (self._worker,))

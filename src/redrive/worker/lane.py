@@ -16,7 +16,7 @@ from typing import Any
 
 from redrive.errors import RedriveError
 from redrive.worker.held import Held
-from redrive.worker.protocol import Delivery
+from redrive.worker.protocol import Delivery, Want
 
 log = logging.getLogger("redrive.worker")
 
@@ -45,7 +45,7 @@ class Lane:
         self._nudged = False
         self._refusals = 0
         self.full = False
-        """The last claim brought all that was asked for: the next likely will, and need not look ahead."""
+        """The last claim brought all that was asked for: the next one likely will."""
 
     def adopt(self, policy: Mapping[str, Any]) -> None:
         """Take over the effective policy as the store has it now."""
@@ -70,8 +70,12 @@ class Lane:
             self._nudged = True
             self._ask_at = 0.0
 
-    def asking(self) -> None:
+    def want(self, qty: int) -> Want:
+        """The claim to be sent now."""
+        # Looking ahead costs a statement: not where more is likely, nor where somebody waits to be started.
+        due = not self.full and not self._nudged
         self._nudged = False
+        return Want(self.queue, self.vt, qty, due)
 
     def answered(self, got: Sequence[Delivery], asked: int, due: float | None, now: float) -> None:
         """A claim for `asked` brought `got`; the next message is due in `due` seconds."""

@@ -1,7 +1,7 @@
 """Listener: hears `redrive.send` say which queue has something, where the connection lets it.
 
-Guarantees  hearing is proved, not assumed: another connection sends a word, and only what heard it counts as
-            listening;
+Guarantees  hearing is proved, not assumed: another connection calls a channel of this listener's own, and
+            only what heard that goes on to listen to the channel where senders speak;
             proved again every minute, so that a connection that died silently is replaced.
 Not given   a notification: behind a transaction pooler there is none, and the poll alone finds the messages.
 """
@@ -17,7 +17,7 @@ from contextlib import aclosing
 from typing import Any, Literal
 
 import psycopg
-from psycopg import AsyncConnection
+from psycopg import AsyncConnection, Notify, sql
 from psycopg.rows import TupleRow
 
 from redrive.errors import RedriveError
@@ -36,10 +36,10 @@ _PAUSES = (0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 
 
 class Listener:
-    """`heard` gets each queue's name, "" for all of them; `say` sends a word over another connection."""
+    """`heard` gets each queue's name, "" for all of them; `call` notifies a channel over another connection."""
 
     def __init__(
-        self, url: str, worker: str, heard: Callable[[str], None], say: Callable[[str], Awaitable[None]]
+        self, url: str, worker: str, heard: Callable[[str], None], call: Callable[[str], Awaitable[None]]
     ) -> None:
         self.state: State = "starting"
         self._arguments: dict[str, Any] = {
@@ -47,8 +47,10 @@ class Listener:
             "application_name": f"redrive {worker} listen"[:63],
         }
         self._heard = heard
-        self._say = say
-        self._word = f"?{secrets.token_hex(8)}"
+        self._call = call
+        # A transaction pooler keeps a LISTEN for ever, on a connection that others use: nobody else may ever
+        # speak on this channel.
+        self._proof = f"redrive_proof_{secrets.token_hex(8)}"
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
@@ -80,38 +82,45 @@ class Listener:
 
     async def _listen(self, wire: AsyncConnection[TupleRow]) -> None:
         """Until the connection hears nothing any more."""
+        proof = sql.Identifier(self._proof)
+        async with asyncio.timeout(CONNECTING):
+            await wire.execute(sql.SQL("listen {}").format(proof))
+        if not await self._hears(wire):
+            self._is("deaf")
+            async with asyncio.timeout(CONNECTING):
+                await wire.execute(sql.SQL("unlisten {}").format(proof))
+            return
         async with asyncio.timeout(CONNECTING):
             await wire.execute("listen redrive")
-        heard = False
-        while await self._hears(wire):
-            heard = True
-            if self.state != "listening":
-                self._is("listening")
-                # What was said before we listened was said to nobody.
-                self._heard("")
+        self._is("listening")
+        # What was said before we listened was said to nobody.
+        self._heard("")
+        hears = True
+        while hears:
             async with aclosing(wire.notifies(timeout=_PROVED_FOR * random.uniform(0.8, 1.2))) as notes:
                 async for note in notes:
-                    self._take(note.payload)
-        self._is("away" if heard else "deaf")
+                    self._take(note)
+            hears = await self._hears(wire)
+        self._is("away")
 
     async def _hears(self, wire: AsyncConnection[TupleRow]) -> bool:
-        # Said over another connection: through a pooler, this one's own answer would carry its own word back.
-        saying = asyncio.ensure_future(self._say(self._word))
+        # Over another connection: through a pooler, this one's own answer would carry its own call back.
+        calling = asyncio.ensure_future(self._call(self._proof))
         try:
             async with aclosing(wire.notifies(timeout=_HEARS_WITHIN)) as notes:
                 async for note in notes:
-                    if note.payload == self._word:
+                    if note.channel == self._proof:
                         return True
-                    self._take(note.payload)
-            await saying
+                    self._take(note)
+            await calling
             return False
         finally:
-            saying.cancel()
-            await asyncio.wait([saying])
+            calling.cancel()
+            await asyncio.wait([calling])
 
-    def _take(self, payload: str) -> None:
-        if not payload.startswith("?"):
-            self._heard(payload)
+    def _take(self, note: Notify) -> None:
+        if note.channel == "redrive":
+            self._heard(note.payload)
 
     def _is(self, state: State) -> None:
         if state != self.state:

@@ -119,8 +119,8 @@ class Engine(Protocol):
         """
         ...
 
-    async def wake(self, word: str) -> None:
-        """Send `word` to everybody who listens; tells a listener whether it hears."""
+    async def call(self, channel: str) -> None:
+        """Notify a listener's own channel; tells it whether it hears."""
         ...
 
     async def goodbye(self) -> None:

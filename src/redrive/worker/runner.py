@@ -108,14 +108,14 @@ class Runner:
         return self._concurrency - len(self._waiting) - len(self._running) - self._given_up
 
     def take(self, lane: Lane, deliveries: Sequence[Delivery], now: float) -> None:
-        """Start these as soon as the loop comes to it."""
+        """Start these."""
         for delivery in deliveries:
             held = Held(delivery, lane, now)
             lane.held.add(held)
             self._waiting.append(held)
         if self._waiting and not self._feeding:
             self._feeding = True
-            self._loop.call_soon(self._feed)
+            self._feed()
 
     def release_waiting(self) -> None:
         """Give back what has not started."""

@@ -68,7 +68,7 @@ class Worker:
             self.stats,
             self.runner.lost,
         )
-        self.listener = Listener(options.url, self.name, self.claimer.nudge, self._engine.wake)
+        self.listener = Listener(options.url, self.name, self.claimer.nudge, self._engine.call)
         self._ending = asyncio.Event()
         self._code = EXIT_OK
         self._idle = asyncio.Event()
