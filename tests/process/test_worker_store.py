@@ -55,10 +55,10 @@ class TestPickingUp:
     async def test_a_deaf_worker_polls_all_the_same(
         self, db: Db, database_url: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
     ) -> None:
-        async def swallowed(self: PostgresEngine, word: str) -> None:
+        async def swallowed(self: PostgresEngine, channel: str) -> None:
             pass
 
-        monkeypatch.setattr(PostgresEngine, "wake", swallowed)
+        monkeypatch.setattr(PostgresEngine, "call", swallowed)
         monkeypatch.setattr("redrive.worker.listener._HEARS_WITHIN", 0.2)
         make_queue(db, "mail", notify=False)
         app, _ = sleeper("mail", 0, notify=False)
@@ -103,10 +103,10 @@ class TestPickingUp:
     async def test_a_listener_that_hears_only_itself_counts_as_deaf(self, database_url: str) -> None:
         heard: list[str] = []
 
-        async def say(word: str) -> None:
+        async def call(channel: str) -> None:
             pass
 
-        listener = Listener(database_url, "test", heard.append, say)
+        listener = Listener(database_url, "test", heard.append, call)
         await listener.start()
         await until(lambda: listener.state == "deaf", within=10)
         await listener.stop()

@@ -36,7 +36,7 @@ _PAUSES = (0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 
 
 class Listener:
-    """`heard` gets each queue's name, "" for all of them; `call` notifies a channel over another connection."""
+    """`heard` gets each queue's name, "" for all; `call` notifies a channel over another connection."""
 
     def __init__(
         self, url: str, worker: str, heard: Callable[[str], None], call: Callable[[str], Awaitable[None]]
