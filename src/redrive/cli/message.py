@@ -15,6 +15,11 @@ from redrive.store import deliveries, messages
 
 app = typer.Typer(no_args_is_help=True, help="Single messages.")
 
+_ORDER = (
+    *("queue", "msg_id", "state", "outcome", "key", "attempts", "read_ct", "isolated"),
+    *("enqueued_at", "due_at", "archived_at", "duration", "headers", "message"),
+)
+
 IdArgument = Annotated[int, typer.Argument(metavar="ID", help="The message's id.", show_default=False)]
 
 
@@ -36,7 +41,7 @@ def show(
     if as_json:
         answer_json(found)
         return
-    print_facts({name: value for name, value in found.items() if name != "failures"}, found["failures"])
+    print_facts({name: found[name] for name in _ORDER if found.get(name) is not None}, found["failures"])
 
 
 @app.command()
