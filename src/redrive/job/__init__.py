@@ -11,7 +11,7 @@ A handler takes (payload), (payload, job), (job) or nothing. It ends in one of f
 Retry, Snooze and Reject may be returned or raised. Whatever else is returned is an error, not a success.
 """
 
-from redrive.job.completion import BlockingCompletion, Completion
+from redrive.job.completion import BlockingCompletion, Completion, learn_installation
 from redrive.job.definition import JobDefinition, Malformed
 from redrive.job.given import BlockingSettling, Cancelled, Job, Settling, SyncJob
 from redrive.job.outcome import Outcome, Reject, Retry, Snooze
@@ -32,4 +32,5 @@ __all__ = [
     "Settling",
     "Snooze",
     "SyncJob",
+    "learn_installation",
 ]

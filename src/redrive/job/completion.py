@@ -163,6 +163,16 @@ class BlockingCompletion:
 _known: WeakKeyDictionary[Database | BlockingPool, str] = WeakKeyDictionary()
 
 
+async def learn_installation(database: Database, *also: Database | BlockingPool) -> None:
+    """Ask which database this is, for `complete` on any of these.
+
+    Best before jobs hold connections: behind a small pooler there may be none left to ask with.
+    """
+    found = await _installation(database)
+    for each in also:
+        _known[each] = found
+
+
 async def _installation(database: Database) -> str:
     if database not in _known:
         _known[database] = await database.run(_INSTALLATION)

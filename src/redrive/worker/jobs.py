@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import asynccontextmanager, contextmanager
 
@@ -10,7 +11,7 @@ from psycopg import AsyncConnection, Connection
 from psycopg.rows import TupleRow
 
 from redrive.errors import Lost
-from redrive.job import BlockingCompletion, Cancelled, Completion, Job, SyncJob
+from redrive.job import BlockingCompletion, Cancelled, Completion, Job, SyncJob, learn_installation
 from redrive.store.blocking import BlockingPool
 from redrive.store.database import Database
 from redrive.store.statement import Statement, column
@@ -26,6 +27,8 @@ Completing = Callable[[Held, bool], None]
 class Jobs:
     """Makes a `Job` or `SyncJob` for a delivery. `worker` names this process in the store.
 
+    A handler in a transaction holds a connection, and waits for one only where nobody else can: extending has
+    its own, and which database this is `start` has asked.
     `completing` is told before a job's own transaction settles its delivery, and when it did not come to it.
     """
 
@@ -35,9 +38,17 @@ class Jobs:
         size = min(concurrency, _MOST_CONNECTIONS)
         self.database = Database(url, size=size)
         self.pool = BlockingPool(url, size=size)
+        self.aside = Database(url, size=1)
+        # Whoever waits for a connection waits for its neighbours: that is no fault of the database.
+        self.room = asyncio.Semaphore(size)
+        self.blocking_room = threading.Semaphore(size)
         self.worker = worker
         self.completing = completing or _mark
         self.loop = asyncio.get_running_loop()
+
+    async def start(self) -> None:
+        """Before the first job. Raises `Unavailable`, `SetupError`."""
+        await learn_installation(self.aside, self.database, self.pool)
 
     def job(self, held: Held) -> Job:
         """For an `async def` handler."""
@@ -51,6 +62,7 @@ class Jobs:
 
     async def close(self) -> None:
         await self.database.close()
+        await self.aside.close()
         await asyncio.to_thread(self.pool.close)
 
 
@@ -93,12 +105,12 @@ class _Settling(Completion):
         self._jobs = jobs
 
     async def extend(self, seconds: float) -> None:
-        await _extend(self._jobs.database, self._held, seconds)
+        await _extend(self._jobs.aside, self._held, seconds)
 
     @asynccontextmanager
     async def transaction(self) -> AsyncGenerator[AsyncConnection[TupleRow]]:
         try:
-            async with super().transaction() as connection:
+            async with self._jobs.room, super().transaction() as connection:
                 yield connection
         except BaseException:
             self._jobs.completing(self._held, False)
@@ -123,13 +135,13 @@ class _BlockingSettling(BlockingCompletion):
 
     def extend(self, seconds: float) -> None:
         asyncio.run_coroutine_threadsafe(
-            _extend(self._jobs.database, self._held, seconds), self._jobs.loop
+            _extend(self._jobs.aside, self._held, seconds), self._jobs.loop
         ).result()
 
     @contextmanager
     def transaction(self) -> Generator[Connection[TupleRow]]:
         try:
-            with super().transaction() as connection:
+            with self._jobs.blocking_room, super().transaction() as connection:
                 yield connection
         except BaseException:
             self._jobs.completing(self._held, False)

@@ -92,8 +92,10 @@ class Worker:
         try:
             for lane in self._lanes.values():
                 await self._declare(lane)
+            await self._jobs.start()
         except BaseException:
             await self._engine.close()
+            await self._jobs.close()
             raise
         await self.heartbeat.start()
         await self.claimer.start()
