@@ -20,7 +20,7 @@ def test_an_empty_queue_has_zeros_and_no_last_job(sql: Contract) -> None:
     m = sql.metrics()
     assert numbers(sql) == (0, 0, 0, 0, 0)
     assert (m.queue_name, m.max_attempt, m.last_done_at, m.paused, m.more) == ("jobs", 0, None, False, False)
-    assert not m.oldest_ready_age_sec
+    assert m.oldest_ready_age_sec is None
 
 
 @with_headers
@@ -44,10 +44,23 @@ def test_a_delayed_message_is_no_old_one(sql: Contract) -> None:
     sql.send({}, delay=3600)
     sql.clock.move(1800)
     assert numbers(sql) == (0, 1, 0, 0, 0)
-    assert not sql.metrics().oldest_ready_age_sec
+    assert sql.metrics().oldest_ready_age_sec is None
     sql.clock.move(1900)
     assert sql.metrics().ready == 1
     assert sql.metrics().oldest_ready_age_sec == pytest.approx(100)
+
+
+def test_a_dead_letter_is_not_the_last_job_done(sql: Contract) -> None:
+    sql.create()
+    sql.clock.stop()
+    first, second = sql.send({}), sql.send({})
+    a, b = sorted(sql.claim(2))
+    assert (a.msg_id, b.msg_id) == (first, second)
+    then = sql.clock.move(10)
+    sql.settle(done(a))
+    sql.clock.move(10)
+    sql.settle(reject(b))
+    assert sql.metrics().last_done_at == then
 
 
 def test_a_message_at_work_is_no_old_one(sql: Contract) -> None:
@@ -58,7 +71,7 @@ def test_a_message_at_work_is_no_old_one(sql: Contract) -> None:
     assert sql.metrics().oldest_ready_age_sec == pytest.approx(50)
     sql.claim_one(vt=600)
     assert numbers(sql) == (0, 0, 1, 0, 0)
-    assert not sql.metrics().oldest_ready_age_sec
+    assert sql.metrics().oldest_ready_age_sec is None
     sql.clock.move(601)
     assert sql.metrics().ready == 1
     assert sql.metrics().oldest_ready_age_sec == pytest.approx(1)
