@@ -102,6 +102,22 @@ async def diary(payload: dict[str, Any], job: Job) -> None:
     note("end", job)
 
 
+@app.job("fickle", max_attempts=2, backoff=QUICK)
+async def fickle(payload: dict[str, Any], job: Job) -> None:
+    """{"while": path}: fails while that file exists."""
+    note("start", job)
+    if Path(payload["while"]).exists():
+        raise ValueError("template missing")
+
+
+@app.job("alone", backoff=QUICK, single_flight=True, concurrency=1)
+async def alone(payload: dict[str, Any], job: Job) -> None:
+    """{"for": seconds}: of all processes one works on this queue, on one job at a time."""
+    run = await book.start(job)
+    await asyncio.sleep(payload["for"])
+    await book.end(run)
+
+
 @app.job("gate")
 async def gate(payload: dict[str, Any], job: Job) -> object:
     """Blocks the event loop until the file NAME.ATTEMPT exists, then {"then": what} on the first attempt."""
