@@ -17,6 +17,7 @@ from redrive import Redrive
 
 JOBS = 20_000
 WARM_UP = 2_000
+ROUNDS = 5
 _BARE = "bench_bare"
 _PEER = "pgqueuer, batch 500, pool 4, uvloop"
 
@@ -34,7 +35,7 @@ def run(place: Place) -> Result:
         contenders[_PEER] = lambda: _pgqueuer(url)
     else:
         skipped["pgqueuer"] = "pgqueuer or asyncpg is not installed; both are in the dependency group dev"
-    return _result(interleaved(contenders), skipped)
+    return _result(interleaved(contenders, ROUNDS), skipped)
 
 
 def _result(runs: dict[str, Runs], skipped: dict[str, str]) -> Result:

@@ -21,7 +21,8 @@ from benchmarks.rounds import Runs, interleaved
 from benchmarks.worker import Worker
 
 PRODUCERS = 8
-EACH = 1_000
+EACH = 500
+ROUNDS = 7
 _BARE = "bench_bare"
 # A loop in the server, so that eight clients' Python is not what is measured.
 _LOOP = """do $$ begin
@@ -40,7 +41,7 @@ def run(place: Place) -> Result:
         "redrive.send, every send notifies": lambda: _ours(place, "always"),
         "pgmq.send + pg_notify": lambda: _notifying(place),
     }
-    return _result(interleaved(contenders))
+    return _result(interleaved(contenders, ROUNDS))
 
 
 def _result(runs: dict[str, Runs]) -> Result:
@@ -52,7 +53,7 @@ def _result(runs: dict[str, Runs]) -> Result:
         "producers",
         f"messages a second from {PRODUCERS} connections",
         (
-            f"{PRODUCERS} connections, each {EACH:,} sends in a loop in the server, a commit each",
+            f"{PRODUCERS} connections, each {EACH} sends in a loop in the server, a commit each",
             "an idle worker listening: `redrive worker --concurrency 100`; it works what arrives, here too",
             "every send notifies: a connection LISTENs, is marked as waiting, and never claims: the worst",
         ),

@@ -7,8 +7,6 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-ROUNDS = 3
-
 
 @dataclass(frozen=True, slots=True)
 class Runs:
@@ -25,7 +23,7 @@ class Runs:
         return f"{min(self.figures):,.4g} to {max(self.figures):,.4g}"
 
 
-def interleaved(contenders: Mapping[str, Callable[[], float]], rounds: int = ROUNDS) -> dict[str, Runs]:
+def interleaved(contenders: Mapping[str, Callable[[], float]], rounds: int) -> dict[str, Runs]:
     """Call each `rounds` times, turn and turn about."""
     names = list(contenders)
     figures: dict[str, list[float]] = {name: [] for name in names}

@@ -18,6 +18,7 @@ from benchmarks.rounds import Runs, interleaved
 from redrive import Redrive
 
 MANY = 20_000
+MANY_ROUNDS = 5
 SINGLES = 250
 # Short and many: a commit's time depends on what else writes to the disk just then.
 SINGLE_ROUNDS = 15
@@ -37,7 +38,8 @@ def run(place: Place) -> Result:
                     place, lambda: len(runner.run(app.send_many(_OURS, messages)))
                 ),
                 "redrive, app.sync.send_many(connection=…)": lambda: _our_many(place, app, messages),
-            }
+            },
+            MANY_ROUNDS,
         )
         single = interleaved(
             {
@@ -47,7 +49,7 @@ def run(place: Place) -> Result:
                 "redrive, await app.send(connection=…)": lambda: runner.run(_our_async(place, app, messages)),
                 "redrive, await app.send": lambda: runner.run(_our_pooled(place, app, messages)),
             },
-            rounds=SINGLE_ROUNDS,
+            SINGLE_ROUNDS,
         )
         runner.run(app.close())
     return _result(many, single)
@@ -67,7 +69,7 @@ def _result(many: dict[str, Runs], single: dict[str, Runs]) -> Result:
         "send",
         "messages a second",
         (
-            f"many: {MANY:,} messages of 120 bytes, ids back, one transaction; bare: lists of 1,000 Jsonb",
+            f"many: {MANY:,} messages of 120 bytes, ids back, one transaction; bare: 1,000 Jsonb a call",
             f"one: {SINGLES} messages, one connection, a commit each, {SINGLE_ROUNDS} rounds",
             "ratios: to psycopg, async ones to async psycopg",
             "no worker is waiting, so redrive has nobody to notify",
