@@ -228,6 +228,25 @@ class TestAnIsolatedDelivery:
             until_blocking(lambda: not alive(child))
 
 
+class TestAnEventLoopBlockedForEver:
+    @pytest.mark.timeout(150)
+    def test_is_replaced_and_the_job_that_blocks_it_ends_up_alone(
+        self, db: Db, database_url: str, journal: Journal
+    ) -> None:
+        make_queue(db, "hang")
+        with WorkerProcess(database_url, journal.path, app="tests.support.hanging_app:app") as worker:
+            hanging = send(db, "hang", {"hang": True})
+            until_blocking(lambda: count(db, "q_hang_dlq") == 1, within=90)
+            assert [line["code"] for line in worker.events("worker_replaced")] == [70, 70]
+            assert "hang (" in worker.events("worker_hung")[0]["message"]
+            send(db, "hang", {})
+            until_blocking(lambda: count(db, "a_hang", "outcome = 'done'") == 1)
+        starts = journal.starts(hanging)
+        assert [start["attempt"] for start in starts] == [1, 2, 3]
+        [dead] = fetch(db, "select * from redrive.dead_letters('hang')")
+        assert "timeout of 3 s" in dead.error
+
+
 class TestAThreadThatDoesNotStop:
     def test_makes_its_process_be_replaced_after_the_others_have_finished(
         self, db: Db, database_url: str, journal: Journal

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import logging
 import os
 import signal
 import socket
@@ -15,7 +17,18 @@ import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
-from tests.support.working import Journal, WorkerProcess, count, make_queue, send, until_blocking
+from redrive.worker.options import WorkerOptions
+from redrive.worker.supervisor import Supervisor
+from tests.support.working import (
+    APP,
+    Journal,
+    WorkerProcess,
+    count,
+    make_queue,
+    send,
+    until,
+    until_blocking,
+)
 
 Db = psycopg.Connection[Any]
 
@@ -105,6 +118,31 @@ class TestItIsSeen:
             arguments = Path(f"/proc/{worker.pids()[0]}/cmdline").read_bytes()
             environment = Path(f"/proc/{worker.pids()[0]}/environ").read_bytes()
         assert b"s3cret" not in arguments and b"s3cret" not in environment
+
+
+class TestAProcessThatSaysNothing:
+    async def test_is_killed_and_replaced(
+        self,
+        database_url: str,
+        journal: Journal,
+        monkeypatch: pytest.MonkeyPatch,
+        caplog: pytest.LogCaptureFixture,
+    ) -> None:
+        monkeypatch.setenv("REDRIVE_TEST_JOURNAL", str(journal.path))
+        monkeypatch.setattr("redrive.worker.supervisor._SILENT", 3.0)
+        supervisor = Supervisor(WorkerOptions(APP, database_url, drain_timeout=1.0))
+        [child] = supervisor.children
+        with caplog.at_level(logging.INFO, "redrive.worker"):
+            running = asyncio.create_task(supervisor.run())
+            await until(lambda: child.is_ready, within=30)
+            first = child.pid
+            assert first is not None
+            # Like a C extension that never lets go of the interpreter.
+            os.kill(first, signal.SIGSTOP)
+            await until(lambda: child.is_ready and child.pid != first, within=30)
+        assert "worker_silent" in [r.__dict__.get("event") for r in caplog.records]
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert await asyncio.wait_for(running, 20) == 0
 
 
 class TestManyProcesses:

@@ -321,6 +321,28 @@ class TestTheStoreGoingAway:
             assert time.monotonic() - began < 30
 
 
+class TestLeavingAStoreThatIsAway:
+    @pytest.mark.parametrize("deaf", [True, False])
+    async def test_takes_no_longer_than_leaving_another(
+        self, db: Db, database_url: str, deaf: bool, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        make_queue(db, "mail")
+        app, starts = sleeper("mail", 1.0)
+        async with Network(database_url) as network:
+            with caplog.at_level(logging.INFO, "redrive.worker"):
+                async with working(app, network.url) as worker:
+                    send(db, "mail", {})
+                    await until(lambda: len(starts) == 1)
+                    network.swallow() if deaf else network.cut()
+                    began = time.monotonic()
+            # The job's second, five for its report, five for the goodbye, and what the cutting off takes.
+            assert time.monotonic() - began < 14
+        [told] = [r.getMessage() for r in caplog.records if r.__dict__.get("event") == "worker_ended"]
+        # New connections pass by the deaf ones; where there are none, the report is left to the timeout.
+        assert told.endswith("1 done, 0 unsettled" if deaf else "1 done, 1 unsettled")
+        assert worker.stats.done == 1
+
+
 class TestTheEngine:
     async def test_takes_the_good_reports_when_one_of_them_is_bad(self, db: Db, database_url: str) -> None:
         make_queue(db, "mail")

@@ -22,7 +22,7 @@ from redrive.errors import RedriveError
 from redrive.worker.lane import Lane, share
 from redrive.worker.protocol import Answer, Engine, Want
 from redrive.worker.runner import Runner
-from redrive.worker.service import spawn, until
+from redrive.worker.service import ended, spawn, until
 from redrive.worker.settler import Settler
 from redrive.worker.signal import Signal
 from redrive.worker.stats import Stats
@@ -34,6 +34,8 @@ _OUTAGE_PAUSES = (0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 5.0)
 _GATHER = 0.01
 # How long the last reports may take at the end.
 PATIENCE = 5.0
+# How long a call needs to notice that its socket was shut.
+_ABORTING = 0.5
 
 
 class Claimer:
@@ -50,6 +52,7 @@ class Claimer:
         self._wake = asyncio.Event()
         self._claiming = True
         self._closing = False
+        self._abandoned = False
         self._gather = 1
         self._first_ready = 0.0
         self._outages = 0
@@ -73,11 +76,17 @@ class Claimer:
         self.pause()
         self._closing = True
         self._wake.set()
-        if self._task is not None:
-            done, _ = await asyncio.wait([self._task], timeout=patience)
-            if not done:
-                self._task.cancel()
-                await asyncio.wait([self._task])
+        if self._task is None:
+            return
+        # A call that hangs is cut off at half-time: over a new connection the reports may still arrive.
+        for last in (False, True):
+            if await ended(self._task, patience / 2):
+                return
+            self._abandoned = last
+            self._engine.abort()
+        if not await ended(self._task, _ABORTING):
+            self._task.cancel()
+            await asyncio.wait([self._task])
 
     def pause(self) -> None:
         """Claim no more; go on settling. What the turn under way brings is given back."""
@@ -119,6 +128,8 @@ class Claimer:
                 self._recovered()
             except RedriveError as error:
                 self._settler.failed()
+                if self._abandoned:
+                    return
                 await self._out_of_reach(error)
             except Exception:
                 self._settler.failed()

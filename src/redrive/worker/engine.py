@@ -104,6 +104,9 @@ class PostgresEngine:
     async def goodbye(self) -> None:
         await self._rows(_GOODBYE, (self._worker,))
 
+    def abort(self) -> None:
+        self._link.shut()
+
     async def close(self) -> None:
         await self._link.close()
 

@@ -28,6 +28,7 @@ log = logging.getLogger("redrive.worker")
 _SHARE = 3
 _LOOKS = 4
 _LONGEST_PAUSE = 1.0
+_LEAVING = 2.0
 
 
 class Heartbeat:
@@ -68,7 +69,8 @@ class Heartbeat:
             self._loop.call_soon_threadsafe(self._quit.set)
         except RuntimeError:
             pass
-        await asyncio.to_thread(thread.join)
+        # A beat under way ends by its deadline; who is leaving need not wait for it.
+        await asyncio.to_thread(thread.join, _LEAVING)
 
     def _live(self, ready: asyncio.Event) -> None:
         try:

@@ -75,11 +75,11 @@ class Held:
             self.beat_until = self.deadline + GRACE
         return self.deadline
 
-    def call_off(self, why: CalledOff, grace: float = GRACE) -> None:
-        """Tell the running handler to stop and give it `grace` seconds; the first reason stands."""
+    def call_off(self, why: CalledOff, grace: float | None = None) -> None:
+        """Tell the running handler to stop and give it `grace` seconds, 10; the first reason stands."""
         if self.called_off is None and not self.ended:
             self.called_off = why
-            self.deadline = time.monotonic() + grace
+            self.deadline = time.monotonic() + (GRACE if grace is None else grace)
             if self.job is not None:
                 self.job.cancelled.set()
             if self.stop is not None:

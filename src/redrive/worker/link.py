@@ -75,6 +75,11 @@ class Link:
             finally:
                 timer.cancel()
 
+    def shut(self) -> None:
+        """Make the call under way fail at once; a cancelled one would first try to tell the server."""
+        if self._wire is not None:
+            _shut(self._wire)
+
     async def close(self) -> None:
         async with self._lock:
             await self._drop()

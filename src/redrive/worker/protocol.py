@@ -127,6 +127,10 @@ class Engine(Protocol):
         """This worker ends: it waits for nothing any more and holds no single-flight right."""
         ...
 
+    def abort(self) -> None:
+        """Make the call under way fail at once, however deaf the network is."""
+        ...
+
     async def close(self) -> None:
         """Close the connection; closing twice is fine, and the next call opens it again."""
         ...

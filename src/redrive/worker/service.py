@@ -30,15 +30,17 @@ async def until(event: asyncio.Event, seconds: float | None) -> bool:
     return event.is_set()
 
 
+async def ended(task: asyncio.Task[Any], seconds: float) -> bool:
+    """Wait for the end of a task, `seconds` at most; whether it came."""
+    done, _ = await asyncio.wait([task], timeout=seconds)
+    return bool(done)
+
+
 async def end(task: asyncio.Task[Any] | None) -> None:
-    """Cancel a task that holds nothing and wait for its end."""
-    if task is None:
-        return
-    task.cancel()
-    try:
-        await task
-    except asyncio.CancelledError:
-        pass
+    """Cancel a task that holds nothing; wait for its end, but not for a network that hears no cancelling."""
+    if task is not None:
+        task.cancel()
+        await asyncio.wait([task], timeout=1.0)
 
 
 def spawn(coroutine: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:

@@ -53,7 +53,7 @@ def supervise(options: WorkerOptions) -> int:
 class Supervisor:
     def __init__(self, options: WorkerOptions) -> None:
         self._options = options
-        self._children = [Child(options, number) for number in range(options.processes)]
+        self.children = [Child(options, number) for number in range(options.processes)]
         self._ending = asyncio.Event()
         self._signals = 0
         self._code = EXIT_OK
@@ -75,7 +75,7 @@ class Supervisor:
             self.health = Health(o.health, {"/livez": self._live, "/readyz": self._ready})
             await self.health.start()
         try:
-            await asyncio.gather(*(self._keep(child) for child in self._children))
+            await asyncio.gather(*(self._keep(child) for child in self.children))
         finally:
             if self.health is not None:
                 await self.health.stop()
@@ -115,23 +115,23 @@ class Supervisor:
             self._end(EXIT_OK)
             return
         self._code = 128 + number
-        for child in self._children:
+        for child in self.children:
             child.kill()
 
     def _end(self, code: int) -> None:
         self._code = self._code or code
         self._ending.set()
-        for child in self._children:
+        for child in self.children:
             child.drain()
 
     def _live(self) -> Answer:
-        return self._answer([child.is_live for child in self._children])
+        return self._answer([child.is_live for child in self.children])
 
     def _ready(self) -> Answer:
-        return self._answer([child.is_ready for child in self._children])
+        return self._answer([child.is_ready for child in self.children])
 
     def _answer(self, each: list[bool]) -> Answer:
-        return all(each), {"ok": all(each), "processes": [child.status for child in self._children]}
+        return all(each), {"ok": all(each), "processes": [child.status for child in self.children]}
 
 
 class Child:
@@ -148,6 +148,11 @@ class Child:
         self._process: asyncio.subprocess.Process | None = None
         self._heard_at = 0.0
         self._end_by: float | None = None
+
+    @property
+    def pid(self) -> int | None:
+        """Of the process that runs now."""
+        return None if self._process is None else self._process.pid
 
     @property
     def is_live(self) -> bool:

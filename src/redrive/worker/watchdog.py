@@ -29,10 +29,10 @@ class Watchdog:
     """`tell` is called about once a second with the seconds since the loop last turned; it must not block."""
 
     def __init__(
-        self, tell: Callable[[float], None] | None = None, *, hang_after: float = HANG_AFTER
+        self, tell: Callable[[float], None] | None = None, *, hang_after: float | None = None
     ) -> None:
         self._tell = tell
-        self._hang_after = hang_after
+        self._hang_after = HANG_AFTER if hang_after is None else hang_after
         self._turned = time.monotonic()
         self._quit = threading.Event()
         self._thread: threading.Thread | None = None
