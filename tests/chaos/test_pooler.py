@@ -160,7 +160,7 @@ def test_a_deaf_worker_says_so_and_finds_its_work_by_polling(
         deaf.await_line("notify_deaf")
         unheard = migrated.bouncer.log().count(UNHEARD)
         before = count(db, "a_diary")
-        asyncio.run(send_ten(migrated.url))
+        asyncio.run(send_ten(migrated.server.url))
         until_blocking(lambda: count(db, "a_diary") == before + 10, within=5)
         assert not deaf.events("notify_listening")
         # It left no connection behind that listens to senders, for the pooler to complain about.
