@@ -121,10 +121,17 @@ class Settler:
         not_back = set(answer.unreleased)
         for held in self._sent_releases:
             # Not ours any more or only locked: the store does not say which, so a few tries must do.
-            if held.delivery in not_back and self._tries.get(held, 0) < _RELEASE_TRIES:
+            if held.delivery not in not_back:
+                self._stats.released += 1
+                self._over(held)
+            elif self._tries.get(held, 0) < _RELEASE_TRIES:
                 self._later(held, None, now)
             else:
-                self._stats.released += held.delivery not in not_back
+                self._stats.lost += 1
+                log.warning(
+                    "lost: another owns it, it has ended, or somebody's transaction holds it; not given back",
+                    extra=_about(held.delivery, "job_lost"),
+                )
                 self._over(held)
         self._sent, self._sent_releases = [], []
         for report, verdict in answer.verdicts:
@@ -172,5 +179,5 @@ class Settler:
                 pass
 
 
-def _about(report: Report, event: str) -> dict[str, object]:
-    return {"event": event, "queue": report.queue, "msg_id": report.msg_id, "read_ct": report.read_ct}
+def _about(one: Report | Delivery, event: str) -> dict[str, object]:
+    return {"event": event, "queue": one.queue, "msg_id": one.msg_id, "read_ct": one.read_ct}
