@@ -37,11 +37,6 @@ def shared_database(databases: Databases) -> Generator[Callable[[str], str]]:
 def sql(shared_database: Callable[[str], str], layout: str) -> Generator[Contract]:
     """The verbs of the contract on a database without queues."""
     opened = Contract(shared_database(layout))
-    try:
-        yield opened
-    finally:
-        opened.connection.rollback()
-        for session in opened._others:
-            session.close()
-        contract.empty(opened)
-        opened.close()
+    yield opened
+    opened.close()
+    contract.empty(shared_database(layout))

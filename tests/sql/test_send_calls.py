@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import psycopg
 import pytest
@@ -121,7 +122,8 @@ def test_a_queue_without_headers_takes_the_key_of_the_payload_and_refuses_what_n
     sql: Contract,
 ) -> None:
     sql.create()
-    for wrong in ({"headers": {"a": 1}}, {"key": "k"}):
+    refused: list[dict[str, Any]] = [{"headers": {"a": 1}}, {"key": "k"}]
+    for wrong in refused:
         with pytest.raises(
             psycopg.Error, match=r"made by a pgmq without headers: .*need pgmq 1\.5 or newer"
         ) as caught:

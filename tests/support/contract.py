@@ -301,8 +301,10 @@ def prepare(url: str) -> None:
         session.execute(_CLOCK.encode())
 
 
-def empty(contract: Contract) -> None:
-    contract.connection.execute(_EMPTY.encode())
+def empty(url: str) -> None:
+    """Leave no queue, no key, no lease, and the real time."""
+    with connect(url) as session:
+        session.execute(_EMPTY.encode())
 
 
 def ids(rows: Iterable[Any]) -> list[int]:
