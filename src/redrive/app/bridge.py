@@ -7,18 +7,27 @@ thread whose own event loop is running.
 from __future__ import annotations
 
 import asyncio
+import atexit
 import os
 import threading
+import weakref
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
 
 T = TypeVar("T")
 
 
-class Bridge:
-    """Starts its thread with the first call; after a fork, again."""
+# A database that does not answer is not worth waiting for at the end of a script.
+_CLOSE_WITHIN = 5.0
 
-    def __init__(self) -> None:
+
+class Bridge:
+    """Starts its thread with the first call; after a fork, again. `last` is awaited before the loop ends:
+    on `close`, or when the interpreter does.
+    """
+
+    def __init__(self, last: Callable[[], Awaitable[None]]) -> None:
+        self._last = last
         self._starting = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
@@ -33,7 +42,7 @@ class Bridge:
             future.cancel()
             raise
 
-    def close(self, last: Callable[[], Awaitable[None]]) -> None:
+    def close(self) -> None:
         """Await `last` on the loop and end it; nothing when it never ran."""
         with self._starting:
             loop, thread, self._loop, self._thread = self._loop, self._thread, None, None
@@ -41,7 +50,11 @@ class Bridge:
             return
 
         async def end() -> None:
-            await last()
+            try:
+                async with asyncio.timeout(_CLOSE_WITHIN):
+                    await self._last()
+            except TimeoutError:
+                pass
 
         asyncio.run_coroutine_threadsafe(end(), loop).result()
         loop.call_soon_threadsafe(loop.stop)
@@ -56,7 +69,13 @@ class Bridge:
                     target=_serve, args=(self._loop,), name="redrive-sync", daemon=True
                 )
                 self._thread.start()
+                atexit.register(_close_at_exit, weakref.ref(self))
             return self._loop
+
+
+def _close_at_exit(bridge: weakref.ref[Bridge]) -> None:
+    if (left_open := bridge()) is not None:
+        left_open.close()
 
 
 def _serve(loop: asyncio.AbstractEventLoop) -> None:

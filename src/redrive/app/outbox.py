@@ -64,7 +64,7 @@ class Outbox:
         self._named: str | None = None
         self._database: Database | None = None
         self._server: EmbeddedServer | None = None
-        self._bridge = Bridge()
+        self._bridge = Bridge(self._close_database)
 
     @property
     def database(self) -> Database:
@@ -128,12 +128,15 @@ class Outbox:
 
     async def close(self) -> None:
         """Close what this event loop and the blocking face have opened."""
-        if (database := self._database) is not None:
-            await database.close()
-            await asyncio.to_thread(self._bridge.close, database.close)
+        await self._close_database()
+        await asyncio.to_thread(self._bridge.close)
         if self._server is not None:
             self._server.stop()
             self._server = self._database = None
+
+    async def _close_database(self) -> None:
+        if self._database is not None:
+            await self._database.close()
 
     def _found(self) -> str:
         choice = choose_database(load_settings())

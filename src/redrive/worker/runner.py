@@ -263,6 +263,7 @@ class Runner:
             return
         told = held.called_off is not None and (definition.is_async or was_seen(job))
         committed = job is not None and job.committed
+        self._stats.done += committed
         if committed and error is not None:
             log.error(
                 "raised after its transaction had completed it; it stays done: %r",
