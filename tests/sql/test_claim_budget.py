@@ -125,7 +125,10 @@ def test_20000_poison_messages_ahead_do_not_shrink_a_batch_and_are_cleared_a_tho
         before = sql.value("select count(*) from pgmq.q_jobs_dlq")
         assert sql.claim(100) == []
         assert sql.value("select count(*) from pgmq.q_jobs_dlq") > before
-    assert sql.value("select count(distinct message -> 'original_msg_id') from pgmq.q_jobs_dlq") == 20000
+    assert sql(
+        "select count(distinct message -> 'original_msg_id'), min(message ->> 'reason'), "
+        "max(message ->> 'reason'), sum(jsonb_array_length(message -> 'failures')) from pgmq.q_jobs_dlq"
+    ) == [(20000, "crashed", "crashed", 20000)]
 
 
 def test_poison_and_a_key_that_is_done_and_one_that_is_busy_do_not_shrink_a_batch_either(

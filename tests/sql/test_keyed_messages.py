@@ -354,6 +354,25 @@ def test_a_dead_letter_holds_no_key(sql: Contract) -> None:
     assert sql.settle(done(sql.claim_one())) == ["ok"]
 
 
+@pytest.mark.parametrize("end", ["cancel", "reject", "release"])
+def test_a_message_that_ends_leaves_a_key_that_another_holds(sql: Contract, end: str) -> None:
+    sql.create()
+    sql.send(KEYED)
+    sql.send(KEYED)
+    first = sql.claim_one(vt=60)
+    if end != "cancel":
+        sql.clock.move(61)
+        sql("update pgmq.q_jobs set vt = vt + interval '1 hour' where msg_id = %s", first.msg_id)
+        second = sql.claim_one(vt=600)
+        assert (
+            sql.settle(reject(first)) == ["dead"] if end == "reject" else sql.release(first) == [first.msg_id]
+        )
+        assert sql.key("k").owner_msg == second.msg_id
+    else:
+        assert len(sql.cancel(1, 2)) == 1
+        assert sql.key("k").owner_msg == first.msg_id
+
+
 def test_an_operator_sees_and_frees_a_key(sql: Contract) -> None:
     sql.create()
     assert sql.value("select redrive.show_key('jobs', 'k')") is None

@@ -89,6 +89,15 @@ def test_a_call_returns_each_message_once_and_a_full_batch_whatever_poison_is_be
     assert all("healthy" in r.message for r in rows)
 
 
+def test_with_a_timeout_of_zero_poison_makes_no_call_return_a_message_twice(sql: Contract) -> None:
+    sql.create()
+    for n in range(3):
+        sql.send({"n": n})
+    sql("update pgmq.q_jobs set read_ct = 5 where msg_id = 1")
+    assert [r.msg_id for r in sql.read(vt=0, qty=5)] == [2, 3]
+    assert [sql.live(n).read_ct for n in (2, 3)] == [1, 1]
+
+
 def test_at_most_a_thousand_and_a_batch_are_diverted_a_call(sql: Contract) -> None:
     sql.create()
     sql("select count(*) from redrive.send_batch('jobs', to_jsonb(array(select generate_series(1, 2500))))")

@@ -65,6 +65,8 @@ def test_what_the_dead_life_left_in_the_headers_is_not_inherited(sql: Contract) 
     delivery = sql.claim_one()
     assert (delivery.read_ct, delivery.attempt, delivery.isolated) == (1, 1, False)
     assert sql.settle(retry(delivery, delay=0)) == ["ok"]
+    assert sql.settle(retry(sql.claim_one(), delay=0)) == ["ok"]
+    assert sql.settle(retry(sql.claim_one(), delay=0)) == ["dead"], "three attempts, as the first time"
 
 
 def test_without_ids_the_oldest_up_to_the_limit_go(sql: Contract) -> None:
