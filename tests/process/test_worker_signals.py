@@ -247,6 +247,20 @@ class TestAnEventLoopBlockedForEver:
         assert "timeout of 3 s" in dead.error
 
 
+class TestAHandlerThatDoesNotEndWhenCancelled:
+    @pytest.mark.parametrize("payload", [{"do": "swallow"}, {"do": "leave behind", "for": 120}])
+    def test_is_given_back_by_a_drain_and_holds_up_nobody(
+        self, db: Db, database_url: str, journal: Journal, payload: dict[str, Any]
+    ) -> None:
+        with WorkerProcess(database_url, journal.path, drain_timeout=0.2) as worker:
+            msg_id = send(db, "work", payload)
+            until_blocking(lambda: bool(journal.starts(msg_id)))
+            worker.signal(signal.SIGTERM)
+            assert worker.wait(15) == 0
+            assert not worker.events("worker_overdue")
+        assert row(db, msg_id)["state"] == "ready" and row(db, msg_id)["attempts"] == 0
+
+
 class TestAThreadThatDoesNotStop:
     def test_makes_its_process_be_replaced_after_the_others_have_finished(
         self, db: Db, database_url: str, journal: Journal

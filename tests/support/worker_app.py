@@ -3,7 +3,9 @@
 {"do": "exit", "code": 1}    os._exit        {"do": "kill"}               SIGKILL to its own process
 {"do": "sleep", "for": 3}    await sleep     {"do": "fail"}               raise
 {"do": "block", "for": 3}    time.sleep on the loop
-{"do": "effect", "name": x, "die": "before" | "inside" | "after"}   an effect in job.transaction()
+{"do": "swallow"}            never ends, cancelled or not
+{"do": "leave behind", "for": 3}    await a thread that sleeps
+{"do": "effect", "name": x, "die": "inside" | "after" | "never", "linger": 3}   in job.transaction()
 """
 
 from __future__ import annotations
@@ -51,6 +53,15 @@ async def work(payload: dict[str, Any], job: Job) -> None:
             await asyncio.sleep(payload["for"])
         case "block":
             time.sleep(payload["for"])
+        case "leave behind":
+            # Its thread outlives the coroutine that was cancelled.
+            await asyncio.to_thread(time.sleep, payload["for"])
+        case "swallow":
+            while True:
+                try:
+                    await asyncio.sleep(600)
+                except asyncio.CancelledError:
+                    pass
         case "fail":
             raise ValueError("template missing")
         case "effect":

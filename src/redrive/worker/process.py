@@ -36,6 +36,7 @@ from redrive.worker.worker import Worker
 log = logging.getLogger("redrive.worker")
 
 STATUS_FD = "REDRIVE_STATUS_FD"
+_LEAVING = 2.5
 
 
 def main(load: Load) -> None:
@@ -45,15 +46,11 @@ def main(load: Load) -> None:
     options = WorkerOptions.from_json(orders.readline().decode())
     configure(options.log_format)
     try:
-        code, clean = asyncio.run(_main(load, options, orders, status))
+        code = asyncio.run(_main(load, options, orders, status))
     except (ConfigError, SetupError) as error:
-        code, clean = _refuse(error, EXIT_CONFIG, status), True
+        code = _refuse(error, EXIT_CONFIG, status)
     except Unavailable as error:
-        code, clean = _refuse(error, EXIT_UNAVAILABLE, status), True
-    if not clean:
-        # The interpreter would wait for the threads that did not stop.
-        logging.shutdown()
-        os._exit(code)
+        code = _refuse(error, EXIT_UNAVAILABLE, status)
     sys.exit(code)
 
 
@@ -66,14 +63,23 @@ async def run_worker(jobs: Mapping[str, JobDefinition], options: WorkerOptions) 
     return code
 
 
-async def _main(
-    load: Load, options: WorkerOptions, orders: IO[bytes], status: int | None
-) -> tuple[int, bool]:
+async def _main(load: Load, options: WorkerOptions, orders: IO[bytes], status: int | None) -> int:
     app = app_of(load, options)
     code, clean = await _work(app.jobs, options, orders, status)
-    if clean:
-        await close(app)
-    return code, clean
+    if not clean:
+        # The event loop would wait for the handlers that did not stop, the interpreter for their threads.
+        _leave(code)
+    await close(app)
+    # What handlers have left behind, such as a thread of asyncio.to_thread, may take no longer.
+    timer = threading.Timer(_LEAVING, _leave, [code])
+    timer.daemon = True
+    timer.start()
+    return code
+
+
+def _leave(code: int) -> None:
+    logging.shutdown()
+    os._exit(code)
 
 
 async def _work(

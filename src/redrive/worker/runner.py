@@ -25,7 +25,6 @@ from redrive.worker.jobs import Jobs, was_seen
 from redrive.worker.lane import Lane
 from redrive.worker.outcome import DONE, NOTHING, RELEASE, Decision, Ending, decide, given_up
 from redrive.worker.protocol import Delivery
-from redrive.worker.signal import Signal
 from redrive.worker.stats import Stats
 
 log = logging.getLogger("redrive.worker")
@@ -71,8 +70,6 @@ class Runner:
         changed: Callable[[], None],
         stuck: Callable[[], None],
     ) -> None:
-        self.started: Signal[Delivery] = Signal()
-        self.finished: Signal[tuple[Delivery, Decision]] = Signal()
         self._definitions = definitions
         self._ledger = ledger
         self._stats = stats
@@ -212,7 +209,6 @@ class Runner:
 
     def _began(self, held: Held) -> None:
         self._deadlines.watch(held.begin())
-        self.started.fire(held.delivery)
 
     async def _run_async(self, held: Held, definition: JobDefinition) -> None:
         began = time.perf_counter()
@@ -288,7 +284,6 @@ class Runner:
             tell(held, decision, duration)
         elif log.isEnabledFor(logging.DEBUG):
             log.debug("done", extra={**about(held, "job_done"), "seconds": duration})
-        self.finished.fire((held.delivery, decision))
         self._changed()
 
     def _drop(self, held: Held, decision: Decision) -> None:
