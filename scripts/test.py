@@ -66,6 +66,9 @@ class Skip:
 
 
 PGBOUNCER = Tool("pgbouncer", "pgbouncer", lambda: shutil.which("pgbouncer", path=SEARCH_PATH) is not None)
+FAKETIME = Tool(
+    "libfaketime", "libfaketime", lambda: any(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"))
+)
 POSTGRES = Tool("Postgres 15", "postgresql-15", (POSTGRES_15 / "initdb").exists)
 
 RINGS = (
@@ -80,7 +83,7 @@ RINGS = (
     ),
     Ring("process", "tests/process"),
     Ring("upgrade", "tests/upgrade"),
-    Ring("chaos", "tests/chaos", needs=(PGBOUNCER,)),
+    Ring("chaos", "tests/chaos", needs=(PGBOUNCER, FAKETIME)),
 )
 
 

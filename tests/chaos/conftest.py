@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import socket
+import urllib.error
+import urllib.request
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any
@@ -74,3 +77,20 @@ def send_many(db: Db, queue: str, payload: object, number: int) -> None:
 def set_policy(db: Db, queue: str, **policy: Any) -> None:
     """As an operator does, so that it stands above what the app declares."""
     db.execute("select redrive.set_policy(%s, %s::jsonb)", (queue, json.dumps(policy)))
+
+
+class Health:
+    """A free port for `health=` of a `WorkerProcess`, and what its only process says there."""
+
+    def __init__(self) -> None:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.where = f"127.0.0.1:{probe.getsockname()[1]}"
+
+    def counters(self) -> dict[str, Any]:
+        try:
+            with urllib.request.urlopen(f"http://{self.where}/livez") as answer:
+                return json.load(answer)["processes"][0]
+        except urllib.error.HTTPError as error:
+            with error:
+                return json.load(error)["processes"][0]
