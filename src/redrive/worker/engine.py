@@ -33,7 +33,8 @@ Reports = Mapping[str, Sequence[Report]]
 Releases = Mapping[str, Sequence[Delivery]]
 
 # jsonb and times as text and numbers: psycopg's own loaders cost 2 us a row more, and a value that one of
-# them cannot load would lose the whole batch until its timeout.
+# them cannot load would lose the whole batch until its timeout. Text that is no UTF-8 does not get here: the
+# server refuses to send it, and the claim is rolled back.
 _CLAIM = """
 select msg_id, read_ct, attempt, extract(epoch from enqueued_at)::float8, extract(epoch from due_at)::float8,
        message::text, headers::text, key, isolated
@@ -151,7 +152,7 @@ class PostgresEngine:
         for batch, cursor in released:
             answer.unreleased += _unreleased(batch, await cursor.fetchall())
         for want, cursor, due in claimed:
-            answer.claimed[want.queue] = await _deliveries(want.queue, cursor)
+            answer.claimed[want.queue] = [Delivery(want.queue, *row) for row in await cursor.fetchall()]
             if due is not None:
                 answer.due[want.queue] = (await due.fetchall())[0][0]
         return answer
@@ -236,24 +237,3 @@ def _verdicts(batch: Sequence[Report], rows: Sequence[TupleRow]) -> list[tuple[R
         return []
     by_name = {(r.msg_id, r.read_ct): r for r in batch}
     return [(by_name[row[0], row[1]], row[2]) for row in rows]
-
-
-async def _deliveries(queue: str, cursor: Cursor) -> list[Delivery]:
-    try:
-        return [Delivery(queue, *row) for row in await cursor.fetchall()]
-    except UnicodeDecodeError:
-        return [await _delivery(queue, cursor, n) for n in range(cursor.rowcount)]
-
-
-async def _delivery(queue: str, cursor: Cursor, n: int) -> Delivery:
-    """Row `n`. Text that is not UTF-8 (a SQL_ASCII database takes it) becomes the empty message: no JSON."""
-    try:
-        await cursor.scroll(n, mode="absolute")
-        row = cast("TupleRow", await cursor.fetchone())
-        return Delivery(queue, *row)
-    except UnicodeDecodeError:
-        assert cursor.pgresult is not None
-        raw = [cursor.pgresult.get_value(n, column) or b"" for column in range(5)]
-        return Delivery(
-            queue, int(raw[0]), int(raw[1]), int(raw[2]), float(raw[3]), float(raw[4]), "", None, None, False
-        )

@@ -30,7 +30,7 @@ class Delivery:
     enqueued: float
     due: float
     message: str | None
-    """The payload as JSON text; empty when it is not UTF-8."""
+    """The payload as JSON text; None is SQL's null."""
     headers: str | None
     """JSON text."""
     key: str | None

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol, cast
 
-from redrive.job import JobDefinition, Malformed
+from redrive.job import JobDefinition
 from redrive.worker.deadlines import Deadlines
 from redrive.worker.held import CalledOff, Held
 from redrive.worker.jobs import Jobs, was_seen
@@ -316,8 +316,7 @@ def arguments(definition: JobDefinition, held: Held) -> tuple[object, ...]:
     payload = None
     if definition.wants_payload:
         text = held.delivery.message
-        if text == "":
-            raise Malformed("the message's text is not UTF-8")
+        # pgmq lets SQL's null be a message.
         payload = definition.decode("null" if text is None else text)
     return definition.arguments(payload, held.job)
 
