@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.support.contract import Contract, done, ids, reject, report, retry, snooze
 from tests.support.layouts import newest_only, with_headers, without_headers
 
@@ -149,6 +151,20 @@ def test_poison_and_a_key_that_is_done_and_one_that_is_busy_do_not_shrink_a_batc
     assert sql.archived(4).outcome == "duplicate"
     assert [letter.original_msg_id for letter in sql.letters()] == [3]
     assert sql.live(5).read_ct == 0
+
+
+@pytest.mark.parametrize("state", ["done", "busy"])
+def test_hundreds_of_messages_of_one_key_ahead_hold_up_no_slot(sql: Contract, state: str) -> None:
+    sql.create()
+    sql.send({"idempotency_key": "k"})
+    first = sql.claim_one(vt=1000)
+    if state == "done":
+        sql.settle(done(first))
+    for _ in range(300):
+        sql.send({"idempotency_key": "k"})
+    healthy = sql.send({"healthy": True})
+    assert ids(sql.claim(1)) == [healthy]
+    assert len(sql.waiting()) == (1 if state == "done" else 302)
 
 
 class TestMissingDeadLetterQueue:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import psycopg
 import pytest
 
-from tests.support.contract import Connection, Contract
+from tests.support.contract import Connection, Contract, done
 from tests.support.layouts import newest_only
 
 
@@ -174,6 +174,15 @@ def test_a_queue_dropped_behind_redrives_back_is_refused_until_it_is_created_aga
     assert sql.claim_one().attempt == 1
     assert sql.value("select max_attempts from redrive.queue") == 5
     assert delivery.msg_id == 1
+
+
+def test_a_queue_dropped_and_made_again_by_pgmq_alone_goes_on(sql: Contract) -> None:
+    sql.create()
+    sql("select pgmq.drop_queue('jobs')")
+    sql("select pgmq.create('jobs')")
+    sql.send({"n": 1})
+    assert sql.settle(done(sql.claim_one(), duration=1)) == ["ok"]
+    assert sql("select outcome, duration from pgmq.a_jobs") == [("done", 1.0)]
 
 
 def test_dropping_a_queue_that_is_not_there_says_so(sql: Contract) -> None:

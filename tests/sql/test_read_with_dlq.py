@@ -245,6 +245,16 @@ class TestQueueArchive:
         assert archive(sql, 1) is False
         assert archive(sql, 99) is False
 
+    @newest_only
+    def test_of_many_at_once_one_ends_it(self, sql: Contract) -> None:
+        sql.create()
+        sql.send({})
+
+        def work(session: Connection, place: int) -> bool:
+            return session.execute("select redrive.queue_archive('jobs', 1)").fetchall()[0][0]
+
+        assert sorted(sql.at_once(20, work)) == [False] * 19 + [True]
+
     def test_with_a_read_count_it_is_fenced(self, sql: Contract) -> None:
         sql.create()
         sql.send({})

@@ -28,6 +28,10 @@ exception
     -- The archive of a restored queue knows this id already: _finish replaces the older row, at a cost nobody else should pay.
     when unique_violation then
         return null;
+    -- Somebody dropped the queue and made it again with pgmq alone.
+    when undefined_column then
+        perform redrive._prepare_tables(q.queue, false);
+        return null;
 end
 $$;
 revoke all on function redrive._finish_fresh(redrive.queue, bigint[], integer[], text[], numeric[]) from public;

@@ -18,6 +18,7 @@ declare
     v_reached timestamptz;
     v_poison boolean := false;
     v_got integer := 0;
+    v_looked integer := 0;
     v_rows integer;
 begin
     if p_qty is null or p_qty < 1 or p_vt is null or p_vt < 1 or p_vt > 3155760000 then
@@ -31,12 +32,13 @@ begin
     end if;
     return query select * from redrive._hand_out_fresh(q, p_qty, v_now, v_until);
     get diagnostics v_got = row_count;
-    -- The batch is not full: the rest are retries, keyed messages, or nothing. More than one round only where messages in front could not be handed out: spent, or their key busy or done.
-    for v_round in 1 .. 20 loop
-        exit when v_got >= p_qty;
+    -- The batch is not full: the rest are retries, keyed messages, or nothing. More than one round only where messages in front
+    -- could not be handed out: spent, or their key busy or done. A thousand looked at, and the next claim goes on.
+    while v_got < p_qty and v_looked < greatest(1000, p_qty) loop
         v_pick := redrive._pick(q, v_now, p_qty - v_got, v_poison);
         exit when v_pick.ids is null and v_pick.spent is null;
         v_reached := v_pick.reached;
+        v_looked := v_looked + v_pick.found;
         if v_pick.gaps is not null then
             perform redrive._record_crashes(q, v_pick.gaps, v_now);
         end if;
