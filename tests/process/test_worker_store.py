@@ -308,7 +308,8 @@ class TestTheStoreGoingAway:
         self, db: Db, database_url: str
     ) -> None:
         make_queue(db, "mail")
-        app, _ = sleeper("mail", 0)
+        # A claim whose answer was swallowed comes back by its timeout.
+        app, _ = sleeper("mail", 0, visibility_timeout=3)
         async with Network(database_url) as network, working(app, network.url, poll=0.2) as worker:
             await until(lambda: worker.listener.state == "listening")
             send(db, "mail", {})
