@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 
 import pytest
 
@@ -18,25 +18,21 @@ def layout(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture(scope="session")
-def shared_database(databases: Databases) -> Generator[Callable[[str], str]]:
-    """A layout's database that the tests of this process share one after the other; its time can be moved."""
-    urls: dict[str, str] = {}
-
-    def url(layout: str) -> str:
-        if layout not in urls:
-            urls[layout] = databases.migrated(layout)
-            contract.prepare(urls[layout])
-        return urls[layout]
-
-    yield url
-    for each in urls.values():
-        databases.drop(each)
+def contracts(databases: Databases) -> Generator[dict[str, Contract]]:
+    """By layout: what the tests of this process share, one after the other."""
+    opened: dict[str, Contract] = {}
+    yield opened
+    for each in opened.values():
+        each.close()
+        databases.drop(each.url)
 
 
 @pytest.fixture
-def sql(shared_database: Callable[[str], str], layout: str) -> Generator[Contract]:
+def sql(contracts: dict[str, Contract], databases: Databases, layout: str) -> Generator[Contract]:
     """The verbs of the contract on a database without queues."""
-    opened = Contract(shared_database(layout))
-    yield opened
-    opened.close()
-    contract.empty(shared_database(layout))
+    if layout not in contracts:
+        url = databases.migrated(layout)
+        contract.prepare(url)
+        contracts[layout] = Contract(url)
+    yield contracts[layout]
+    contracts[layout].reset()

@@ -72,7 +72,7 @@ class Life(RuleBasedStateMachine):
     @initialize(keyed=st.booleans())
     def send(self, keyed: bool) -> None:
         self.keyed = keyed
-        contract.empty(self.sql.url)
+        self.sql.reset()
         self.sql.clock.stop()
         self.sql.create(max_attempts=MOST)
         self.payload = {"idempotency_key": "k"} if self.keyed else {"n": 1}

@@ -1,6 +1,7 @@
 """The SQL contract as the tests of the SQL ring speak it: short calls, rows as they stand, time that moves.
 
-One database a layout and process, emptied after each test: a database a test would cost ten times the tests.
+One database and session a layout and process, emptied after each test: a database of its own would cost one
+ten times what it does, a session twice.
 """
 
 from __future__ import annotations
@@ -123,8 +124,19 @@ class Contract:
         self._others: list[Connection] = []
 
     def close(self) -> None:
-        for each in (*self._others, self.connection):
-            each.close()
+        self._close_others()
+        self.connection.close()
+
+    def reset(self) -> None:
+        """As after `prepare`: no queue, no key, no lease, the real time; the session as a new one."""
+        self._close_others()
+        self.connection.rollback()
+        self.connection.execute("discard all")
+        self.connection.execute(_EMPTY.encode())
+
+    def _close_others(self) -> None:
+        while self._others:
+            self._others.pop().close()
 
     def connect(self) -> Connection:
         """One more session; closed, and rolled back, at the end of the test."""
@@ -259,7 +271,7 @@ class Contract:
 
 
 def connect(url: str) -> Connection:
-    return psycopg.connect(url, autocommit=True, row_factory=namedtuple_row)
+    return psycopg.connect(url, autocommit=True, row_factory=namedtuple_row, prepare_threshold=None)
 
 
 def settle(session: Connection, *reports: Report, worker: str | None = "w", queue: str = "jobs") -> list[str]:
@@ -299,12 +311,6 @@ def prepare(url: str) -> None:
     """Make a migrated database one whose time can be moved."""
     with connect(url) as session:
         session.execute(_CLOCK.encode())
-
-
-def empty(url: str) -> None:
-    """Leave no queue, no key, no lease, and the real time."""
-    with connect(url) as session:
-        session.execute(_EMPTY.encode())
 
 
 def ids(rows: Iterable[Any]) -> list[int]:
