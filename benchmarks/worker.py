@@ -40,6 +40,11 @@ class Worker:
         self._place = place
         self._queue = queue
 
+    @property
+    def pid(self) -> int:
+        """The supervisor's; the worker process is its child."""
+        return self._process.pid
+
     def __enter__(self) -> Self:
         try:
             self._wait()

@@ -10,7 +10,7 @@ import psycopg
 from psycopg import Connection
 from psycopg.types.json import Jsonb
 
-from benchmarks.peers.child import wait_for_go
+from benchmarks.peers.child import tell, wait_for_go
 
 _VT = 60
 
@@ -30,8 +30,8 @@ def send_batch(
     return ids
 
 
-def drain(url: str, queue: str, batch: int, count: int) -> float:
-    """`pgmq.read(batch)`, a look at each message, `pgmq.archive(ids)`, until `count` are done; seconds."""
+def drain(url: str, queue: str, batch: int, count: int) -> None:
+    """`pgmq.read(batch)`, a look at each message, `pgmq.archive(ids)`, until `count` are done."""
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute("select 1")
         wait_for_go()
@@ -44,7 +44,7 @@ def drain(url: str, queue: str, batch: int, count: int) -> float:
             if ids:
                 connection.execute("select pgmq.archive(%s, %s::bigint[])", (queue, ids)).fetchall()
                 done += len(ids)
-        return time.perf_counter() - began
+        tell(time.perf_counter() - began)
 
 
 def _handle(row: tuple[Any, ...]) -> int:
@@ -69,7 +69,7 @@ def pick_up(url: str, queue: str) -> None:
 def main() -> None:
     what, url, queue, *rest = sys.argv[1:]
     if what == "drain":
-        print(drain(url, queue, int(rest[0]), int(rest[1])))
+        drain(url, queue, int(rest[0]), int(rest[1]))
     else:
         pick_up(url, queue)
 

@@ -2,7 +2,8 @@
 
     python -m benchmarks.peers.bare drain URL QUEUE 100 20000
 
-It says `ready` on its output, waits for a line, works, and says how many seconds that took.
+It says `ready` on its output, waits for a line, works, says how many seconds that took, and stays,
+connections and all, until it is no longer needed.
 """
 
 from __future__ import annotations
@@ -34,6 +35,10 @@ class Child:
         self._process.kill()
         self._process.communicate()
 
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
     def go(self) -> str:
         """Let it work; the first line it says."""
         assert self._process.stdin is not None
@@ -58,3 +63,9 @@ def wait_for_go() -> None:
     """The child's side: ready; returns when told to go."""
     print("ready", flush=True)
     sys.stdin.readline()
+
+
+def tell(seconds: float) -> None:
+    """The child's side: this is what it took; returns when nobody needs this process any more."""
+    print(seconds, flush=True)
+    sys.stdin.read()

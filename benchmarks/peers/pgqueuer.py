@@ -19,14 +19,14 @@ from pgqueuer.domain.types import QueueExecutionMode
 from pgqueuer.queries import Queries
 
 from benchmarks.payload import payloads
-from benchmarks.peers.child import wait_for_go
+from benchmarks.peers.child import tell, wait_for_go
 
 _BATCH = 500
 _POOL = 4
 
 
-async def drain(url: str, count: int) -> float:
-    """Work `count` jobs; seconds from the manager's start to its last job logged."""
+async def drain(url: str, count: int) -> None:
+    """Work `count` jobs; the time is from the manager's start to its last job logged."""
     async with asyncpg.create_pool(url, min_size=_POOL, max_size=_POOL) as pool:
         queries = Queries.from_asyncpg_pool(pool)
         if not await queries.schema_is_installed():
@@ -51,7 +51,7 @@ async def drain(url: str, count: int) -> float:
         )
         seconds = time.perf_counter() - began
         assert done == count
-        return seconds
+        tell(seconds)
 
 
 def main() -> None:
@@ -64,7 +64,7 @@ def main() -> None:
     except ImportError:
         factory = asyncio.new_event_loop
     with asyncio.Runner(loop_factory=factory) as runner:
-        print(runner.run(drain(url, int(count))), flush=True)
+        runner.run(drain(url, int(count)))
 
 
 if __name__ == "__main__":
