@@ -51,9 +51,9 @@ class TestANetworkThatSwallowsEveryByte:
     def test_from_one_moment_on_for_every_old_connection_is_noticed_in_time_by_the_heartbeat(
         self, db: Db, url: str, proxy: Proxy, journal: Journal
     ) -> None:
-        set_policy(db, "diary", visibility_timeout=6)
+        set_policy(db, "diary", visibility_timeout=4)
         with WorkerProcess(proxy.url, journal.path, app=APP, queues=("diary",)) as worker:
-            send_many(db, "diary", {"for": 14}, 4)
+            send_many(db, "diary", {"for": 9}, 4)
             until_blocking(lambda: len(starts(journal)) == 4)
             proxy.strand()
             until_blocking(lambda: count(db, "a_diary") == 4, within=30)

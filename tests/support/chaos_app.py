@@ -14,7 +14,7 @@ from typing import Any
 
 import psycopg
 
-from redrive import Backoff, Job, Redrive, Reject, Retry, Snooze, SyncJob
+from redrive import Backoff, Job, Redrive, Reject, Snooze, SyncJob
 
 app = Redrive()
 QUICK = Backoff(base=0.05, factor=1, jitter=0)
@@ -129,8 +129,6 @@ async def gate(payload: dict[str, Any], job: Job) -> object:
     match then:
         case "raise":
             raise ValueError("too late to matter")
-        case "retry":
-            return Retry(after=0)
         case "snooze":
             return Snooze(0)
         case "reject":
