@@ -21,6 +21,11 @@ begin
         end if;
         -- Every message is one insert, one or more updates and one delete of q_, so dead rows come at twice the rate
         -- of jobs while the table stays small: a share of the table is no measure, a fixed thousand is.
+        -- For tables that are large with parked messages: a fifth of ten million would have to die before a vacuum.
+        -- A busy small one is vacuumed once a minute (autovacuum_naptime) anyway. Measured, 1,600 jobs/s on each of
+        -- five queues for 5 minutes, ms for send + claim + settle of 200: stock 18.2, these 17.8, fillfactor 70 18.7,
+        -- 50 18.1, no truncation 18.1; tables of 45, 45, 57, 56, 54 MB. So fillfactor stays 100: vt is indexed, no
+        -- update is ever HOT. pgmq's index on vt is enough: 200,000 parked messages in front add nothing to a claim.
         if p_own and v_name like 'q\_%' and (select reloptions from pg_class where oid = v_table) is null then
             execute format('alter table %s set (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000, '
                            'autovacuum_vacuum_cost_delay = 0, autovacuum_analyze_scale_factor = 0.2)', v_table);
