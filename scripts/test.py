@@ -83,7 +83,7 @@ RINGS = (
     ),
     Ring("process", "tests/process"),
     Ring("upgrade", "tests/upgrade"),
-    Ring("chaos", "tests/chaos", needs=(PGBOUNCER, FAKETIME)),
+    Ring("chaos", "tests/chaos", needs=(PGBOUNCER, FAKETIME), parallel=True),
 )
 
 

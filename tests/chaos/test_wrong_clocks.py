@@ -18,7 +18,7 @@ FAKETIME = glob.glob("/usr/lib/*/faketime/libfaketimeMT.so.1")
 def test_an_hour_ahead_and_an_hour_behind_they_share_their_work_as_if_nothing_were(
     db: Db, url: str, journal: Journal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    set_policy(db, "ledger", visibility_timeout=1)
+    set_policy(db, "ledger", visibility_timeout=3)
     set_policy(db, "fickle", backoff={"base": 1, "factor": 1, "cap": 1, "jitter": 0})
     monkeypatch.setenv("LD_PRELOAD", FAKETIME[0])
     monkeypatch.setenv("FAKETIME_DONT_FAKE_MONOTONIC", "1")
@@ -34,10 +34,10 @@ def test_an_hour_ahead_and_an_hour_behind_they_share_their_work_as_if_nothing_we
         started = [worker.await_line("worker_started") for worker in workers]
         send(db, "fickle", {"while": str(bug)})
         delayed = send(db, "ledger", {"for": 0}, delay=2)
-        first = send(db, "ledger", {"for": 1.5}, key="k")
+        first = send(db, "ledger", {"for": 4}, key="k")
         second = send(db, "ledger", {"for": 0}, key="k")
-        # Three times their visibility timeout, on both workers.
-        long = [send(db, "ledger", {"for": 3}) for _ in range(8)]
+        # More than twice their visibility timeout, on both workers.
+        long = [send(db, "ledger", {"for": 7}) for _ in range(8)]
         until_blocking(lambda: count(db, "q_ledger") == count(db, "q_fickle") == 0)
     finally:
         for worker in workers:
