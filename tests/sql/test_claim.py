@@ -137,7 +137,7 @@ def test_headers_that_are_no_object_neither_break_a_claim_nor_cost_a_given_back_
     assert sql.claim_one().attempt == 2
 
 
-@with_headers
+@newest_only
 @pytest.mark.parametrize(
     "name", ["x-redrive-credit", "x-redrive-settled", "x-redrive-generation", "x-redrive-origin"]
 )
