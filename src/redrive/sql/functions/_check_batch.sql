@@ -5,7 +5,7 @@ as $$
 declare
     q redrive.queue;
 begin
-    q := redrive._queue(p_queue);
+    q := redrive._policy_of(p_queue);
     if p_messages is null or jsonb_typeof(p_messages) <> 'array' then
         perform redrive._refuse('messages must be one JSON array');
     elsif p_keys is not null and cardinality(p_keys) <> jsonb_array_length(p_messages) then

@@ -7,7 +7,8 @@ begin
         if not isfinite(p_at) then
             perform redrive._refuse(format('at is %s; give a finite time', p_at));
         end if;
-        return p_at;
+        -- A time gone by is now: else the queue would look that old.
+        return greatest(p_at, redrive.clock());
     elsif p_delay is null or p_delay < 0 or p_delay > 3155760000 then
         perform redrive._refuse(format('delay is %s; it must be a number of seconds from 0 to 3155760000 (a hundred years)', coalesce(p_delay::text, 'null')));
     end if;

@@ -7,7 +7,7 @@ declare
     q redrive.queue;
     v_ids bigint[] := p_msg_ids;
 begin
-    q := redrive._queue(p_queue);
+    q := redrive._policy_of(p_queue);
     if (p_msg_ids is null) = (p_key is null) then
         perform redrive._refuse('cancel takes message ids or a key, one of the two');
     end if;

@@ -19,22 +19,27 @@ declare
     v_poison boolean := false;
     v_got integer := 0;
     v_looked integer := 0;
+    v_more boolean := false;
     v_rows integer;
 begin
     if p_qty is null or p_qty < 1 or p_vt is null or p_vt < 1 or p_vt > 3155760000 then
         perform redrive._refuse(format('claim takes a whole number of messages >= 1 and a visibility timeout >= 1 second, not %s and %s',
                                        coalesce(p_qty::text, 'null'), coalesce(p_vt::text, 'null')));
     end if;
-    q := redrive._queue(p_queue);
+    q := redrive._policy_of(p_queue);
     v_until := v_now + make_interval(secs => p_vt::float8);
     if q.paused or (q.single_flight and not redrive._take_flight(p_queue, p_worker, v_until)) then
         return;
     end if;
     return query select * from redrive._hand_out_fresh(q, p_qty, v_now, v_until);
     get diagnostics v_got = row_count;
-    -- The batch is not full: the rest are retries, keyed messages, or nothing. More than one round only where messages in front
+    -- The batch is not full: is anything else due? Asked first, since mostly there is not, and a look is a third of a round.
+    if v_got < p_qty then
+        execute format('select m.vt <= $1 from pgmq.%I m order by m.vt limit 1', 'q_' || p_queue) into v_more using v_now;
+    end if;
+    -- The rest are retries, keyed messages, or held by others. More than one round only where messages in front
     -- could not be handed out: spent, or their key busy or done. A thousand looked at, and the next claim goes on.
-    while v_got < p_qty and v_looked < greatest(1000, p_qty) loop
+    while v_more and v_got < p_qty and v_looked < greatest(1000, p_qty) loop
         v_pick := redrive._pick(q, v_now, p_qty - v_got, v_poison);
         exit when v_pick.ids is null and v_pick.spent is null;
         v_reached := v_pick.reached;

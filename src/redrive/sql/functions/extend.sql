@@ -17,7 +17,7 @@ begin
     if p_vt is null or p_vt < 1 or p_vt > 3155760000 or cardinality(p_msg_ids) is distinct from cardinality(p_read_cts) then
         perform redrive._refuse(format('extend takes as many read_cts as message ids, and a visibility timeout >= 1 second, not %s', coalesce(p_vt::text, 'null')));
     end if;
-    q := redrive._queue(p_queue);
+    q := redrive._policy_of(p_queue);
     v_until := v_now + make_interval(secs => p_vt::float8);
     -- By id, not by ctid: a beat of the same moment (a handler's own extend) may have moved the row since this statement's
     -- snapshot. An update by id follows it; by ctid it would find nothing, and the message would look lost.

@@ -19,7 +19,7 @@ declare
     v_new bigint[];
     v_bad bigint;
 begin
-    q := redrive._queue(p_queue);
+    q := redrive._policy_of(p_queue);
     if to_regclass(format('pgmq.%I', v_dlq)) is null then
         raise exception 'the dead-letter queue of % is missing; run: redrive queue create %', p_queue, p_queue using errcode = 'RD002';
     elsif p_patch is not null and jsonb_typeof(p_patch) <> 'object' then

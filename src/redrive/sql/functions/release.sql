@@ -15,7 +15,7 @@ begin
        or cardinality(p_msg_ids) is distinct from coalesce(cardinality(p_due), cardinality(p_msg_ids)) then
         perform redrive._refuse('release takes as many read_cts (and due times, if any) as message ids');
     end if;
-    q := redrive._queue(p_queue);
+    q := redrive._policy_of(p_queue);
     execute format($q$
         with held as materialized (
                  select m.msg_id from pgmq.%I m where m.msg_id = any ($1) order by m.msg_id for update skip locked),

@@ -8,7 +8,7 @@ declare
     v_due timestamptz := redrive._due(p_delay, null);
     v_ids bigint[];
 begin
-    q := redrive._queue(p_queue);
+    q := redrive._policy_of(p_queue);
     v_ids := redrive._not_running(q, p_msg_ids);
     execute format('update pgmq.%I m set vt = $2 where m.msg_id = any ($1)', 'q_' || p_queue) using v_ids, v_due;
     perform redrive._wake(p_queue);

@@ -14,7 +14,7 @@ declare
     v_headers jsonb := p_headers;
     v_due timestamptz := redrive._due(p_delay, p_at);
 begin
-    q := redrive._queue(p_queue);
+    q := redrive._policy_of(p_queue);
     if p_unique or p_message is null or p_key is not null or p_headers is not null then
         if p_unique then
             select s.msg_id into v_id from redrive._send_unique(q, p_message, p_key, v_due, p_headers) s;

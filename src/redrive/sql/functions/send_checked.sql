@@ -13,7 +13,7 @@ begin
         return query select redrive.send(p_queue, p_message, p_key, p_delay, p_headers, false, p_at), false;
         return;
     end if;
-    q := redrive._queue(p_queue);
+    q := redrive._policy_of(p_queue);
     return query select s.msg_id, s.duplicate from redrive._send_unique(q, p_message, p_key, redrive._due(p_delay, p_at), p_headers) s;
 end
 $$;

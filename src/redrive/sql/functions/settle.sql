@@ -27,7 +27,7 @@ declare
     v_done bigint[];
 begin
     perform redrive._check_reports(p_msg_ids, p_read_cts, p_outcomes, p_delays, p_error_types, p_errors, p_tracebacks, p_durations);
-    q := redrive._queue(p_queue);
+    q := redrive._policy_of(p_queue);
     if (select count(distinct id) from unnest(p_msg_ids) id) < cardinality(p_msg_ids) then
         v_first := array(select min(n) from unnest(p_msg_ids) with ordinality r(id, n) group by r.id);
         return query select s.* from redrive.settle(

@@ -1,5 +1,5 @@
--- _queue: the policy row of a queue, or RD001 where redrive has none, or pgmq's table is gone.
-create function redrive._queue(p_queue text) returns redrive.queue
+-- _policy_of: the policy row of a queue, or RD001 where redrive has none, or pgmq's table is gone.
+create function redrive._policy_of(p_queue text) returns redrive.queue
 language plpgsql stable set search_path = ''
 as $$
 declare
@@ -12,4 +12,4 @@ begin
     return q;
 end
 $$;
-revoke all on function redrive._queue(text) from public;
+revoke all on function redrive._policy_of(text) from public;
