@@ -52,11 +52,17 @@ class TestANetworkThatSwallowsEveryByte:
         self, db: Db, url: str, proxy: Proxy, journal: Journal
     ) -> None:
         set_policy(db, "diary", visibility_timeout=4)
-        with WorkerProcess(proxy.url, journal.path, app=APP, queues=("diary",)) as worker:
-            send_many(db, "diary", {"for": 9}, 4)
-            until_blocking(lambda: len(starts(journal)) == 4)
-            proxy.strand()
-            until_blocking(lambda: count(db, "a_diary") == 4, within=30)
+        health = Health()
+        with WorkerProcess(
+            proxy.url, journal.path, app=APP, queues=("diary",), health=health.where
+        ) as worker:
+            worker.await_line("worker_started")
+            send_many(db, "diary", {"for": 10}, 4)
+            until_blocking(lambda: health.counters().get("beats", 0) > 0)
+            # Another one, with a network of its own, would take whatever is not kept.
+            with WorkerProcess(url, journal.path, app=APP, queues=("diary",)):
+                proxy.strand()
+                until_blocking(lambda: count(db, "a_diary") == 4, within=30)
             assert not worker.events("job_lost")
         assert len(starts(journal)) == 4
 
