@@ -136,7 +136,7 @@ async def gate(payload: dict[str, Any], job: Job) -> object:
         case "extend":
             try:
                 await job.extend(1000)
-            except Exception as error:
+            except BaseException as error:
                 note(type(error).__name__, job)
                 raise
         case "wait":
