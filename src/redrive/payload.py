@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, is_dataclass
 from datetime import date, datetime
@@ -25,8 +24,9 @@ from typing import Any, cast
 from uuid import UUID
 
 from pydantic import BaseModel, ValidationError
-from pydantic_core import PydanticSerializationError, to_jsonable_python
+from pydantic_core import to_jsonable_python
 
+from redrive.dumping import dumped, into
 from redrive.errors import InvalidArgument, PayloadError
 
 MAX_PAYLOAD = 1_000_000
@@ -37,7 +37,6 @@ _MOST_DIGITS = 131_072
 _MOST_DECIMALS = 16_383
 
 _RESERVED_HEADER = "x-redrive-"
-_PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _CONTAINERS = (dict, list, tuple)
 
 # Non-ASCII stays as it is: shorter, and the one form that a SQL_ASCII database takes.
@@ -111,6 +110,19 @@ def decode(text: str | bytes, *, decimals: bool = False) -> Any:
         return json.loads(text, parse_float=number, parse_int=_exact_int)
 
 
+class Unreadable(str):
+    """The text of JSON that Postgres holds, and that is nested too deeply to be read or written here."""
+
+
+def decode_any(text: str, *, decimals: bool = False) -> Any:
+    """As `decode`, for looking at whatever there is: what is nested too deeply is an `Unreadable`."""
+    try:
+        value = decode(text, decimals=decimals)
+    except PayloadError:
+        return Unreadable(text)
+    return value if _keys_are_text(value, MAX_DEPTH) else Unreadable(text)
+
+
 def encode_headers(headers: object) -> str | None:
     """The JSON text of a message's headers; None stays None.
 
@@ -151,7 +163,7 @@ def problems(error: ValidationError) -> list[tuple[str, str]]:
     for each in error.errors(include_url=False, include_context=False, include_input=False):
         path = "$"
         for step in each["loc"]:
-            path = _into(path, step)
+            path = into(path, step)
         found.append((path, each["msg"]))
     return found
 
@@ -260,7 +272,7 @@ class _Writer:
                 raise self._error(path, f"the key {key!r} is {kind}; JSON keys are text; write str(key)")
             if problem := _text_problem(key):
                 raise self._error(path, f"the key {key!r} {problem}")
-            members.append(f"{_quote(key)}:{self.write(item, _into(path, key), depth + 1)}")
+            members.append(f"{_quote(key)}:{self.write(item, into(path, key), depth + 1)}")
         return "{" + ",".join(members) + "}"
 
     def _text(self, value: str, path: str) -> str:
@@ -313,10 +325,7 @@ class _Writer:
                 raise self._error(path, f"{kind} is no JSON; convert it, or declare the payload's type")
 
     def _by_pydantic(self, value: object, path: str) -> object:
-        try:
-            return to_jsonable_python(value, by_alias=True)
-        except (PydanticSerializationError, ValueError, RecursionError) as error:
-            raise self._error(path, f"pydantic cannot write this {type(value).__name__}: {error}") from error
+        return dumped(value, lambda: to_jsonable_python(value, by_alias=True), path, self._index)
 
     def _check_depth(self, path: str, depth: int) -> None:
         if depth > MAX_DEPTH:
@@ -339,12 +348,6 @@ def _text_problem(value: str) -> str | None:
             "character; decode its source properly or replace it"
         )
     return None
-
-
-def _into(path: str, step: str | int) -> str:
-    if isinstance(step, int):
-        return f"{path}[{step}]"
-    return f"{path}.{step}" if _PLAIN_NAME.fullmatch(step) else f"{path}[{json.dumps(step)}]"
 
 
 def _exact_int(digits: str) -> int:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, cast, get_args
 
 from pydantic import TypeAdapter, ValidationError
 from pydantic.errors import PydanticUserError
 
 from redrive import payload as payloads
+from redrive.dumping import dumped
 from redrive.errors import ConfigError, PayloadError, RedriveError
 from redrive.job.given import Job, SyncJob
 from redrive.policy import QueuePolicy
@@ -93,7 +96,37 @@ class JobDefinition:
             valid = self._adapter.validate_python(value, by_alias=True, by_name=True)
         except ValidationError as error:
             raise payloads.refusal(error, index) from error
-        return valid if self._is_plain else self._adapter.dump_python(valid, mode="json", by_alias=True)
+        return valid if self._is_plain else self._dumped(self._adapter, valid, index)
+
+    def _dumped(self, adapter: TypeAdapter[Any], valid: object, index: int | None) -> object:
+        """By aliases where these read back, as what others read; else by the fields' names."""
+        refused: ValidationError | None = None
+        lossy: list[object] = []
+        for by_alias in (True, False):
+
+            def write(value: object, by_alias: bool = by_alias) -> Any:
+                # Computed fields are not the handler's to take.
+                return adapter.dump_python(value, mode="json", by_alias=by_alias, round_trip=True)
+
+            found = dumped(valid, partial(write, valid), index=index)
+            try:
+                again = self._validated(payloads.encode(found, limit=sys.maxsize, index=index))
+            except ValidationError as error:
+                refused = refused or error
+                continue
+            # An alias the type does not read may be ignored without a word, and the value with it.
+            if write(again) == found:
+                return found
+            lossy.append(found)
+        if lossy:
+            return lossy[0]
+        assert refused is not None
+        path, problem = payloads.problems(refused)[0]
+        raise PayloadError(
+            path,
+            f"does not fit its own type {_type_name(self.payload_type)} once written: {problem}",
+            index=index,
+        ) from refused
 
     @property
     def _is_plain(self) -> bool:
