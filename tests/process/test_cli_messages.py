@@ -139,6 +139,37 @@ class TestListing:
         assert missing.code == 1 and "queue emails has no dead letter 99" in missing.err
 
 
+class TestPayloadsNestedTooDeeply:
+    """As only SQL can send them: one must not hide the others, nor be beyond all help."""
+
+    @pytest.fixture(autouse=True)
+    def _buried(self, db: Db) -> None:
+        for depth in (1_500, 300):
+            db.execute(
+                "select redrive.send('emails', (repeat('[', %s) || repeat(']', %s))::jsonb)", [depth] * 2
+            )
+        send({"n": 1})
+        assert len(settle(db, "reject", qty=3)) == 3
+
+    def test_they_are_listed_as_what_they_are(self) -> None:
+        for arguments in (["emails"], []):
+            assert "[nested too deeply to be read: 3,000 characters]" in fine("dlq", "list", *arguments).out
+        payloads = [each["payload"] for each in fine("dlq", "list", "--json").json]
+        assert payloads[1:] == ["[nested too deeply to be read: 600 characters]", {"n": 1}]
+
+    @pytest.mark.parametrize("noun", ["dlq", "message"])
+    def test_they_are_shown_and_raw_as_their_text(self, noun: str) -> None:
+        field = "payload" if noun == "dlq" else "message"
+        assert "too deeply to be read: 3,000 characters]" in fine(noun, "show", "emails", "1").out
+        assert "[[[[[" in fine(noun, "show", "emails", "1", "--raw").out
+        raw = fine(noun, "show", "emails", "1", "--raw", "--json").json
+        assert raw[field] == "[" * 1_500 + "]" * 1_500
+
+    def test_they_are_sent_again_and_given_up(self) -> None:
+        assert "1 dead letter" in fine("dlq", "discard", "emails", "1", "--yes").out
+        assert "2 dead letters" in fine("dlq", "redrive", "emails", "--reason", "rejected").out
+
+
 class TestRedriving:
     def test_by_id_it_is_sent_again_with_a_new_budget(self, db: Db) -> None:
         first, second = bury(db, {"n": 1}, {"n": 2})
@@ -175,6 +206,23 @@ class TestRedriving:
         assert sampled["count"] == 7 and len(sampled["sample"]) == 5
         assert len(fine("dlq", "list", "emails", "--json").json) == 7
 
+    def test_a_dry_run_names_the_ids_that_are_not_there(self, db: Db) -> None:
+        [dead_id] = bury(db, {})
+        for verb in ("redrive", "discard"):
+            ran = run("dlq", verb, "emails", str(dead_id), "99", "--dry-run")
+            assert ran.code == 1 and "queue emails has no dead letter 99" in ran.err
+            assert run("dlq", verb, "emails", "99", "--dry-run", "--json").json["missing"] == [99]
+
+    def test_ctrl_c_leaves_the_answer_of_what_was_done(self, db: Db, monkeypatch: pytest.MonkeyPatch) -> None:
+        def interrupted(self: object, seconds: float) -> None:
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr("redrive.cli.session.Session.pause", interrupted)
+        first, _, _ = bury(db, *({"n": n} for n in range(3)))
+        ran = run("dlq", "redrive", "emails", "--all", "--rate", "1", "--json")
+        assert ran.code == 130 and ran.json["untried"] == 2
+        assert [each["dead_id"] for each in ran.json["redriven"]] == [first]
+
     def test_a_completed_key_stays_dead_unless_forced(self, db: Db) -> None:
         send({"n": 1}, "--key", "k")
         settle(db, "reject")
@@ -210,6 +258,12 @@ class TestRedriving:
             (["--all", "--canary", "0"], "--canary is 0"),
             (["--all", "--patch", "[]"], "--patch is []; it must be a JSON object"),
             (["--all", "--patch", "{"], "--patch is no JSON"),
+            (["--all", "--patch", '{"a": "\\u0000"}'], "--patch.a: the text holds a NUL character"),
+            (["--all", "--patch", '{"a": "\\u0000"}', "--dry-run"], "--patch.a: the text holds a NUL"),
+            (["--error", ""], "--error is empty"),
+            (["--error", " "], "--error is empty"),
+            (["--reason", ""], "--reason is ''; it must be one of failed, crashed, rejected, malformed"),
+            (["--reason", "fialed"], "--reason is 'fialed'; it must be one of failed,"),
         ]:
             ran = run("dlq", "redrive", "emails", *arguments)
             assert ran.code == 2 and said in ran.err and len(ran.err.splitlines()) == 1, ran

@@ -25,6 +25,7 @@ from redrive.errors import ConfigError
         (3_600, "1h 0m"),
         (12_240, "3h 24m"),
         (180_000, "2d 2h"),
+        (float("inf"), "for ever"),
     ],
 )
 def test_ages_are_short(seconds: float | None, shown: str) -> None:
@@ -101,3 +102,27 @@ def test_a_terminal_that_lacks_a_character_is_no_fault() -> None:
     )
     assert done.returncode == 2
     assert b"Traceback" not in done.stderr and b"\\xe9" in done.stderr
+
+
+def test_a_full_disk_is_one_sentence_and_no_traceback() -> None:
+    with open("/dev/full", "w") as full:
+        ran = subprocess.run(
+            [sys.executable, "-m", "redrive.cli", "--version"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert ran.returncode == 1
+    assert ran.stderr == "redrive: the answer cannot be written to stdout: No space left on device\n"
+
+
+def test_a_closed_stdin_is_said() -> None:
+    command = (
+        f"{sys.executable} -m redrive.cli send emails - --database postgresql://nobody@localhost:1/x <&-"
+    )
+    ran = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stderr) == (
+        2,
+        "redrive: stdin is closed; give the payloads as files or as an argument\n",
+    )

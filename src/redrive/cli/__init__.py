@@ -6,7 +6,9 @@ Every `RedriveError` is one sentence on stderr; only a fault of redrive's own sh
 
 from __future__ import annotations
 
+import errno
 import io
+import os
 import sys
 from importlib.metadata import version
 from typing import Annotated
@@ -27,13 +29,15 @@ from redrive.cli.status import status
 from redrive.cli.worker import worker
 from redrive.errors import RedriveError, Unavailable
 
+EXIT_UNWRITTEN = 1
 EXIT_CONFIG = 2
 EXIT_UNAVAILABLE = 3
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
 
 def _show_version(asked: bool) -> None:
     if asked:
-        print(f"redrive {version('redrive')}")
+        print(f"redrive {version('redrive')}", flush=True)
         raise typer.Exit
 
 
@@ -74,3 +78,11 @@ def main() -> None:
     except RedriveError as error:
         say(f"redrive: {error}")
         sys.exit(EXIT_UNAVAILABLE if isinstance(error, Unavailable) else EXIT_CONFIG)
+    except OSError as error:
+        # Of a stream that is open already: an error of a file names the file.
+        if error.errno not in _NO_ROOM or error.filename is not None:
+            raise
+        say(f"redrive: the answer cannot be written to stdout: {error.strerror}")
+        # What is still in its buffer would make the interpreter complain once more at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        sys.exit(EXIT_UNWRITTEN)

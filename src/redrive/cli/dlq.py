@@ -15,14 +15,14 @@ from redrive.cli.redriving import Orders, Redriving
 from redrive.cli.selection import (
     AllOption,
     ErrorOption,
-    Found,
     IdsOption,
     LimitOption,
     ReasonOption,
     Selection,
     by_id,
 )
-from redrive.cli.session import session
+from redrive.cli.session import Session, session
+from redrive.errors import RedriveError
 from redrive.store import dead_letters
 from redrive.store.dead_letters import DeadLetter
 
@@ -118,10 +118,17 @@ def redrive(
     orders = Orders(queue, rate=rate, canary=canary, patch=patch, force=force)
     with session(database) as store:
         if dry_run:
-            _print_dry_run(selection.find(store), "would be sent again", as_json=as_json)
+            _dry_run(selection, store, "would be sent again", as_json=as_json)
             return
         asked = list(dict.fromkeys(ids)) if ids else selection.find(store).ids
-        outcome = Redriving(store, orders).run(asked)
+        redriving = Redriving(store, orders, asked)
+        outcome = redriving.outcome
+        try:
+            redriving.run()
+        except (KeyboardInterrupt, RedriveError):
+            if as_json:
+                answer_json(outcome.as_json())
+            raise
     if as_json:
         answer_json(outcome.as_json())
     else:
@@ -148,11 +155,11 @@ def discard(
     """Give dead letters up: they leave for the archive and are not sent again."""
     selection = Selection(queue, ids or (), reason, error, everything, limit)
     with session(database) as store:
-        found = selection.find(store)
         if dry_run:
-            _print_dry_run(found, "would be given up", as_json=as_json)
+            _dry_run(selection, store, "would be given up", as_json=as_json)
             return
-        missing = sorted(set(ids or ()) - set(found.ids))
+        found = selection.find(store)
+        missing = selection.missing(found)
         if found.ids:
             confirm(f"Give up {count(len(found.ids), 'dead letter')} of queue {queue}?", yes=yes)
         gone: list[int] = []
@@ -190,13 +197,20 @@ def print_letters(found: Iterable[DeadLetter]) -> None:
     page.print(table(columns, rows, numbers=("id", "attempts")))
 
 
-def _print_dry_run(found: Found, what: str, *, as_json: bool) -> None:
+def _dry_run(selection: Selection, store: Session, what: str, *, as_json: bool) -> None:
+    found = selection.find(store)
+    missing = selection.missing(found)
     if as_json:
-        answer_json({"count": len(found.ids), "sample": [_as_json(each) for each in found.sample]})
-        return
-    answer(f"{count(len(found.ids), 'dead letter')} {what}; nothing was changed")
-    if found.sample:
-        print_letters(found.sample)
+        sample = [_as_json(each) for each in found.sample]
+        answer_json({"count": len(found.ids), "sample": sample, "missing": missing})
+    else:
+        answer(f"{count(len(found.ids), 'dead letter')} {what}; nothing was changed")
+        if found.sample:
+            print_letters(found.sample)
+        for each in missing:
+            say(_unknown(selection.queue, each))
+    if missing:
+        raise typer.Exit(1)
 
 
 def _as_json(letter: DeadLetter, *, raw: bool = False) -> dict[str, Any]:

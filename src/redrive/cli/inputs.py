@@ -30,7 +30,7 @@ def from_argument(text: str) -> Input:
     try:
         return Input("the payload", _checked(text, "the payload"))
     except InvalidArgument as error:
-        if Path(text).is_file():
+        if _names_a_file(text):
             raise InvalidArgument(
                 f"{error}; to send what the file {text} holds, write --file {text}"
             ) from None
@@ -46,6 +46,8 @@ def from_files(names: Sequence[str], *, each: bool = False) -> Iterator[Input]:
     for name in names:
         try:
             if name == STDIN:
+                if cast("object", sys.stdin) is None:
+                    raise InvalidArgument("stdin is closed; give the payloads as files or as an argument")
                 yield from _lines("stdin", sys.stdin.buffer)
             elif Path(name).suffix.lower() in _LINES:
                 with open(name, "rb") as stream:
@@ -56,6 +58,14 @@ def from_files(names: Sequence[str], *, each: bool = False) -> Iterator[Input]:
                 yield Input(name, _checked(_decoded(Path(name).read_bytes(), name), name))
         except OSError as error:
             raise InvalidArgument(f"{name} cannot be read: {error.strerror or error}") from None
+
+
+def _names_a_file(text: str) -> bool:
+    try:
+        return Path(text).is_file()
+    except (OSError, ValueError):
+        # Too long for a name, or with a NUL.
+        return False
 
 
 def _lines(name: str, stream: IO[bytes]) -> Iterator[Input]:

@@ -7,6 +7,7 @@ Guarantees  `--json` prints JSON and nothing else on stdout; tables are never na
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import sys
@@ -20,11 +21,13 @@ from rich.table import Table
 from rich.text import Text
 
 from redrive.errors import ConfigError
+from redrive.payload import Unreadable
 
 # Wide enough for every table here; a terminal has its own width.
 _WIDE = 200
 # A longer value is laid out over several lines.
 _ONE_LINE = 80
+_UNREADABLE = 200
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
@@ -87,6 +90,8 @@ def shown(value: object) -> str:
             return ""
         case bool():
             return "yes" if value else "no"
+        case Unreadable():
+            return one_line(value, _UNREADABLE)
         case str():
             return plain(value)
         case datetime():
@@ -105,6 +110,8 @@ def age(seconds: float | None) -> str:
     """Seconds as 45s, 12m, 3h 20m or 4d 2h."""
     if seconds is None:
         return ""
+    if math.isinf(seconds):
+        return "for ever"
     whole = int(seconds)
     if whole < 60:
         return f"{whole}s"
@@ -133,7 +140,8 @@ def confirm(question: str, *, yes: bool) -> None:
     """
     if yes:
         return
-    if not sys.stdin.isatty():
+    # Python has none where it was closed before the start.
+    if cast("object", sys.stdin) is None or not sys.stdin.isatty():
         raise ConfigError(f"{question} There is no terminal to ask on; add --yes")
     if not typer.confirm(question, err=True):
         say("nothing was changed")

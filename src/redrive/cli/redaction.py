@@ -1,7 +1,8 @@
 """Redaction: payloads for people to read, with what looks like a secret left out.
 
 Guarantees  whatever stands under a name such as password, token or api_key is replaced as a whole, at any
-            depth; so are the password of a URL and what follows Bearer or Basic, wherever they stand.
+            depth; so are the password of a URL and what follows Bearer or Basic, wherever they stand, and a
+            payload that cannot be read, since nobody knows what is in it.
 Not given   secrets that do not look like one.
 """
 
@@ -9,6 +10,8 @@ from __future__ import annotations
 
 import re
 from typing import Any, cast
+
+from redrive.payload import Unreadable
 
 REDACTED = "[redacted]"
 
@@ -29,6 +32,8 @@ def redact(value: Any) -> Any:
             return {name: _member(name, each) for name, each in members.items()}
         case list():
             return [redact(each) for each in cast("list[Any]", value)]
+        case Unreadable():
+            return f"[nested too deeply to be read: {len(value):,} characters]"
         case str():
             return _text(value)
         case _:

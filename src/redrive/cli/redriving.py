@@ -14,7 +14,8 @@ from redrive.cli.canary import failed_again
 from redrive.cli.output import count, say
 from redrive.cli.progress import progress
 from redrive.cli.session import Session
-from redrive.errors import InvalidArgument, RedriveError
+from redrive.errors import InvalidArgument, PayloadError, RedriveError
+from redrive.payload import encode
 from redrive.policy import check_count, check_seconds
 from redrive.store import dead_letters
 from redrive.store.dead_letters import Redriven
@@ -59,7 +60,12 @@ class Orders:
             raise InvalidArgument(
                 f"--patch is {self.patch}; it must be a JSON object of the fields to replace"
             )
-        return cast("dict[str, Any]", value)
+        fields = cast("dict[str, Any]", value)
+        try:
+            encode(fields, root="--patch")
+        except PayloadError as error:
+            raise InvalidArgument(str(error)) from None
+        return fields
 
 
 @dataclass(slots=True)
@@ -106,17 +112,22 @@ class Outcome:
 
 
 class Redriving:
-    """Carries `orders` out. Ctrl-C stops between two batches: each is sent as a whole or not at all."""
+    """Carries `orders` out for the dead letters `ids`; see `outcome`, also after an exception.
 
-    def __init__(self, store: Session, orders: Orders) -> None:
+    Ctrl-C stops between two batches: each is sent as a whole or not at all.
+    """
+
+    def __init__(self, store: Session, orders: Orders, ids: Sequence[int]) -> None:
+        self.outcome = Outcome(orders.queue, len(ids))
+        self._ids = ids
         self._store = store
         self._orders = orders
         self._patch = orders.patched()
         self._due = 0.0
 
-    def run(self, ids: Sequence[int]) -> Outcome:
-        """Send the dead letters `ids` again."""
-        outcome = Outcome(self._orders.queue, len(ids))
+    def run(self) -> None:
+        """Send them again."""
+        outcome, ids = self.outcome, self._ids
         try:
             with progress("sending again", total=len(ids)) as advance:
                 if self._orders.canary is not None:
@@ -130,7 +141,6 @@ class Redriving:
         except (KeyboardInterrupt, RedriveError):
             say(outcome.summary())
             raise
-        return outcome
 
     def _canaries(self, ids: Sequence[int], number: int, outcome: Outcome) -> None:
         """Send until `number` have really left, and wait for their end."""

@@ -18,6 +18,7 @@ from redrive.store.dead_letters import DeadLetter
 # A dead letter carries up to twenty tracebacks of 8,000 characters: a page is 16 MB at most.
 _PAGE = 100
 _SAMPLE = 5
+_REASONS = ("failed", "crashed", "rejected", "malformed")
 
 IdsOption = Annotated[
     list[int] | None,
@@ -51,7 +52,7 @@ class Found:
 class Selection:
     """Dead letters of one queue: by ids, or by reason and error, or all; at most `limit`, the oldest first.
 
-    Raises `InvalidArgument` when nothing is selected, or in two ways at once.
+    Raises `InvalidArgument` when nothing is selected, or in two ways at once, and for a reason there is not.
     """
 
     queue: str
@@ -62,6 +63,11 @@ class Selection:
     limit: int | None = None
 
     def __post_init__(self) -> None:
+        # Every error contains the empty text: an unset shell variable would select all.
+        if self.error is not None and not self.error.strip():
+            raise InvalidArgument("--error is empty; give a text to look for, or --all for all of the queue")
+        if self.reason is not None and self.reason not in _REASONS:
+            raise InvalidArgument(f"--reason is {self.reason!r}; it must be one of {', '.join(_REASONS)}")
         filtered = self.reason is not None or self.error is not None
         if self.ids and (filtered or self.everything or self.limit is not None):
             raise InvalidArgument(
@@ -87,6 +93,10 @@ class Selection:
             if len(found.sample) < _SAMPLE:
                 found.sample.append(letter)
         return found
+
+    def missing(self, found: Found) -> list[int]:
+        """The ids that were named and are not there."""
+        return sorted(set(self.ids) - set(found.ids))
 
     def _matches(self, letter: DeadLetter) -> bool:
         return (self.reason is None or letter.reason == self.reason) and (

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from redrive.cli.output import say
+from redrive.errors import ConfigError
 from redrive.settings import EMBEDDED, EMBEDDED_DIRECTORY, DatabaseChoice, choose_database, load_settings
 from redrive.store.database import Database
 from redrive.store.embedded import EmbeddedServer
@@ -77,6 +78,9 @@ def session(url: str | None, *, begin_embedded: bool = False, announce: bool = F
 
 def choose(url: str | None, *, begin_embedded: bool = False) -> DatabaseChoice:
     """Which database, from `--database` or from the settings. Raises `ConfigError`."""
+    if "" in (url, _named):
+        # An unset shell variable, and whatever else is named would be somebody else's database.
+        raise ConfigError("--database is empty; give a URL or the word embedded, or leave it out")
     url = url or _named
     if url is None:
         return choose_database(load_settings(), embedded=begin_embedded)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Any
@@ -60,7 +61,11 @@ def status(
 
 def metrics_row(each: Gauges) -> dict[str, Any]:
     """The numbers of a queue as JSON has them."""
-    return each._asdict()
+    # JSON has no infinity, and a due time set by hand may be one.
+    return {
+        name: None if isinstance(value, float) and math.isinf(value) else value
+        for name, value in each._asdict().items()
+    }
 
 
 def metrics_table(found: Sequence[Gauges]) -> Table:

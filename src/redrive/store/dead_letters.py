@@ -15,7 +15,8 @@ class DeadLetter(NamedTuple):
     """`dead_id` names it in its dead-letter queue, `original_msg_id` named it when it was a message.
 
     `reason`: failed, crashed, rejected or malformed. `failures` are its first and last ten attempts.
-    `generation`: how often it had been sent again before. What an envelope lacks is None.
+    `generation`: how often it had been sent again before. What an envelope lacks is None. JSON nested too
+    deeply to be read is an `Unreadable`, its text.
     """
 
     queue: str
@@ -88,6 +89,7 @@ def discard(queue: str, ids: Sequence[int]) -> Statement[list[int]]:
 def _dead_letter(row: Row) -> DeadLetter:
     values = dict(zip(DeadLetter._fields, row, strict=True))
     for name in _JSON:
-        values[name] = None if values[name] is None else payloads.decode(values[name])
-    values["failures"] = values["failures"] or []
+        values[name] = None if values[name] is None else payloads.decode_any(values[name])
+    # An envelope made by hand may have anything there.
+    values["failures"] = values["failures"] if isinstance(values["failures"], list) else []
     return DeadLetter(**values)

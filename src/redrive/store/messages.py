@@ -121,14 +121,26 @@ def reschedule(queue: str, ids: Iterable[int], delay: float) -> Statement[list[i
 
 
 def message(queue: str, msg_id: int, *, decimals: bool = False) -> Statement[dict[str, Any] | None]:
-    """All that is known of one message, live, archived or dead, with its attempts; None when unknown."""
+    """All that is known of one message, live, archived or dead, with its attempts; None when unknown.
+
+    A payload nested too deeply to be read is an `Unreadable`, its text.
+    """
     given = _Given(p_queue=(check_sendable(queue), "text"), p_msg_id=(_id(msg_id), "bigint"))
 
     def load(rows: Sequence[Row]) -> dict[str, Any] | None:
-        text = rows[0][0]
-        return None if text is None else payloads.decode(text, decimals=decimals)
+        text, inner = rows[0]
+        if text is None:
+            return None
+        found = payloads.decode(text, decimals=decimals)
+        return found if inner is None else found | {"message": payloads.decode_any(inner, decimals=decimals)}
 
-    return Statement(f"select redrive.message({given.call})::text", given.params, load)
+    # Apart: one payload nested too deeply must not hide all the rest.
+    return Statement(
+        "select (m.found - 'message')::text, (m.found -> 'message')::text"
+        f" from (select redrive.message({given.call}) as found) m",
+        given.params,
+        load,
+    )
 
 
 def check_delay(value: object, name: str) -> float:
