@@ -52,7 +52,7 @@ class Scene:
     def row(self) -> Any:
         [found] = fetch(
             self.db,
-            """select read_ct, headers, vt between clock_timestamp() and clock_timestamp() + interval '5 s' as held
+            """select read_ct, headers, vt - clock_timestamp() between '0 s' and '5 s' as held
                  from pgmq.q_gate""",
         )
         return found
