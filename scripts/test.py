@@ -37,12 +37,12 @@ class Tool:
 
 @dataclass(frozen=True, slots=True)
 class Ring:
-    """A folder of tests, what it needs, and whether its tests may run side by side."""
+    """A folder of tests, what it needs, and how many run side by side: processes mostly wait, SQL does not."""
 
     name: str
     folder: str
     needs: tuple[Tool, ...] = ()
-    parallel: bool = False
+    workers: int = 1
     environment: tuple[tuple[str, str], ...] = ()
 
 
@@ -72,18 +72,18 @@ FAKETIME = Tool(
 POSTGRES = Tool("Postgres 15", "postgresql-15", (POSTGRES_15 / "initdb").exists)
 
 RINGS = (
-    Ring("unit", "tests/unit", parallel=True),
-    Ring("sql", "tests/sql", parallel=True),
+    Ring("unit", "tests/unit", workers=2),
+    Ring("sql", "tests/sql", workers=2),
     Ring(
         "sql on Postgres 15",
         "tests/sql",
         needs=(POSTGRES,),
-        parallel=True,
+        workers=2,
         environment=(("REDRIVE_PG_BIN", str(POSTGRES_15)),),
     ),
-    Ring("process", "tests/process"),
+    Ring("process", "tests/process", workers=3),
     Ring("upgrade", "tests/upgrade"),
-    Ring("chaos", "tests/chaos", needs=(PGBOUNCER, FAKETIME), parallel=True),
+    Ring("chaos", "tests/chaos", needs=(PGBOUNCER, FAKETIME), workers=2),
 )
 
 
@@ -171,7 +171,7 @@ def run(ring: Ring, arguments: Sequence[str], folder: Path) -> Result:
     print(f"\n== {ring.name} ({ring.folder})", flush=True)
     report = folder / f"{ring.name}.xml"
     command = [sys.executable, "-m", "pytest", ring.folder, "-q", "--no-header", f"--junitxml={report}"]
-    command += ["-n", "2"] if ring.parallel else []
+    command += ["-n", str(ring.workers)] if ring.workers > 1 else []
     # A database that a developer's shell points to is never the tests' own.
     ours = {k: v for k, v in os.environ.items() if k not in {"DATABASE_URL", "REDRIVE_DATABASE_URL"}}
     environment = {**ours, "PATH": SEARCH_PATH, **dict(ring.environment)}
