@@ -59,6 +59,13 @@ def arrived(db: Db) -> list[Any]:
 
 
 class TestOne:
+    def test_a_queues_name_in_capitals_is_told_the_right_one(self) -> None:
+        ran = run("send", "Emails", "{}")
+        assert ran.code == 2
+        assert ran.err == (
+            "redrive: queue Emails does not exist; queue emails does: write its name in lower case\n"
+        )
+
     def test_the_argument_is_json(self, db: Db) -> None:
         assert fine("send", "emails", '{"template": "welcome"}').out == "1 message sent to queue emails: 1\n"
         assert arrived(db) == [{"template": "welcome"}]
