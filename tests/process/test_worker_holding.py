@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from typing import Any
+from typing import Any, LiteralString
 
 import psycopg
 import pytest
 
-from redrive import Backoff, Job, Lost, Redrive, SyncJob
+from redrive import Backoff, Job, Lost, Redrive, Reject, SyncJob
 from tests.support.working import count, fetch, make_queue, send, until, working
 
 Db = psycopg.Connection[Any]
@@ -305,6 +305,48 @@ class TestAJobsOwnTransaction:
             send(db, "mail", "never")
             await until(lambda: count(db, "q_mail_dlq") == 1)
         assert fetch(db, "select name from effects") == []
+
+    async def test_says_so_when_the_outcome_it_returned_came_too_late(
+        self, db: Db, database_url: str, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        app = Redrive()
+
+        @app.job("mail")
+        async def handle(payload: str, job: Job) -> Reject:
+            async with job.transaction():
+                return Reject("blocked")
+
+        async with working(app, database_url) as worker:
+            send(db, "mail", "once")
+            await until(lambda: worker.stats.done == 1)
+        [told] = [r for r in caplog.records if r.__dict__.get("event") == "job_returned_late"]
+        assert told.levelno == logging.ERROR
+        assert "returned Reject(reason='blocked') after its transaction had completed it" in told.getMessage()
+        assert done(db) == 1
+
+    @pytest.mark.parametrize("ended_by", ["rollback", "commit"])
+    @pytest.mark.parametrize("kind", ["async def", "def"])
+    async def test_fails_when_the_handler_ended_the_transaction_itself(
+        self, db: Db, database_url: str, kind: str, ended_by: LiteralString
+    ) -> None:
+        app = Redrive()
+
+        async def handle(payload: str, job: Job) -> None:
+            async with job.transaction() as connection:
+                await connection.execute(ended_by)
+
+        def handle_blocking(payload: str, job: SyncJob) -> None:
+            with job.transaction() as connection:
+                connection.execute(ended_by)
+
+        app.job("mail", max_attempts=1)(handle if kind == "async def" else handle_blocking)
+        async with working(app, database_url):
+            send(db, "mail", "never")
+            await until(lambda: count(db, "q_mail_dlq") == 1)
+        [dead] = fetch(db, "select * from redrive.dead_letters('mail')")
+        assert dead.reason == "failed"
+        assert "was ended inside its transaction() block" in dead.error
+        assert done(db) == 0
 
     async def test_leaves_nothing_when_the_message_was_lost(self, db: Db, database_url: str) -> None:
         app = Redrive()

@@ -12,6 +12,12 @@ import pytest
 from pydantic import BaseModel
 
 from redrive import Backoff, Job, Redrive, Reject, Retry, Snooze, SyncJob
+from redrive.worker.engine import PostgresEngine
+from redrive.worker.held import Held
+from redrive.worker.lane import Lane
+from redrive.worker.outcome import Decision
+from redrive.worker.protocol import Want
+from redrive.worker.runner import tell
 from tests.support.working import count, fetch, make_queue, send, until, working
 
 Db = psycopg.Connection[Any]
@@ -161,6 +167,65 @@ async def test_a_handler_past_its_timeout_is_cancelled_and_charged(db: Db, datab
     [dead] = fetch(db, "select * from redrive.dead_letters('mail')")
     assert cancelled == [True, True]
     assert "timeout of 0.2 s" in dead.error
+
+
+async def test_a_handler_that_answers_its_timeout_with_snooze_is_charged_all_the_same(
+    db: Db, database_url: str
+) -> None:
+    make_queue(db, "mail")
+    app = Redrive()
+
+    @app.job("mail", max_attempts=2, timeout=0.1, backoff=QUICK)
+    async def handle(payload: Any) -> Snooze | None:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            return Snooze(0.01)
+
+    async with working(app, database_url):
+        send(db, "mail", {})
+        await until(lambda: count(db, "q_mail_dlq") == 1)
+    [dead] = fetch(db, "select * from redrive.dead_letters('mail')")
+    assert (dead.reason, dead.attempts) == ("failed", 2)
+    assert dead.error.startswith("Timeout: ") and "Snooze" in dead.error
+
+
+async def test_a_handler_that_raises_generator_exit_has_failed_and_frees_its_slot(
+    db: Db, database_url: str
+) -> None:
+    make_queue(db, "mail")
+    app = Redrive()
+
+    @app.job("mail", max_attempts=2, backoff=QUICK)
+    async def handle(payload: Any) -> None:
+        raise GeneratorExit
+
+    async with working(app, database_url) as worker:
+        send(db, "mail", {})
+        await until(lambda: count(db, "q_mail_dlq") == 1)
+        assert worker.runner.running == 0
+    [dead] = fetch(db, "select * from redrive.dead_letters('mail')")
+    assert (dead.reason, dead.attempts) == ("failed", 2)
+    assert dead.error.startswith("GeneratorExit")
+
+
+async def test_a_job_done_in_a_process_of_its_own_is_not_said_to_have_been_called_off(
+    db: Db, database_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    make_queue(db, "mail")
+    send(db, "mail", {})
+    engine = PostgresEngine(database_url, "test")
+    [delivery] = (await engine.turn({}, {}, [Want("mail", 60, 1)])).claimed["mail"]
+    await engine.close()
+    held = Held(delivery, Lane("mail", 5.0), 0.0)
+    with caplog.at_level(logging.INFO, "redrive.worker"):
+        tell(held, Decision("done"), 0.1)
+        held.called_off = "drain"
+        tell(held, Decision("done"), 0.1)
+    assert [r.getMessage() for r in caplog.records] == [
+        "done, in a process of its own",
+        "done, although it was called off",
+    ]
 
 
 async def test_a_def_handler_runs_in_a_thread_and_learns_of_its_timeout(db: Db, database_url: str) -> None:

@@ -279,6 +279,10 @@ class TestJob:
         assert Job(Port(), **FACTS).headers == {"trace": "abc"}
         assert Job(Port(), **{**FACTS, "headers": None}).headers == {}
 
+    @pytest.mark.parametrize("headers", ["[]", '"s"', "5", "null", "true", '["x-redrive-key"]'])
+    def test_headers_that_are_no_object_count_as_none(self, headers: str) -> None:
+        assert Job(Port(), **{**FACTS, "headers": headers}).headers == {}
+
     def test_its_logger_names_the_delivery_and_keeps_the_callers_extra(
         self, caplog: pytest.LogCaptureFixture
     ) -> None:

@@ -97,9 +97,21 @@ class TestAHandlerThatWasCalledOff:
         assert decide(ending).outcome == "retry"
 
     @pytest.mark.parametrize("why", ["timeout", "drain"])
-    def test_may_still_say_what_it_wants(self, why: str) -> None:
-        ending = Ending(error=Snooze(5), called_off=why, told=True)  # pyright: ignore[reportArgumentType]
-        assert decide(ending).outcome == "snooze"
+    @pytest.mark.parametrize(("answer", "outcome"), [(Retry(5), "retry"), (Reject("x"), "reject")])
+    def test_may_still_say_what_it_wants(self, why: str, answer: Exception, outcome: str) -> None:
+        for said in ({"value": answer}, {"error": answer}):
+            decision = decide(Ending(**said, called_off=why, told=True))  # pyright: ignore[reportArgumentType]
+            assert (decision.outcome, decision.error_type) == (outcome, type(answer).__name__)
+
+    def test_may_snooze_in_a_drain(self) -> None:
+        assert decide(Ending(value=Snooze(5), called_off="drain", told=True)).outcome == "snooze"
+
+    @pytest.mark.parametrize("told", [True, False])
+    def test_cannot_snooze_its_way_out_of_a_timeout(self, told: bool) -> None:
+        for said in ({"value": Snooze(5)}, {"error": Snooze(5)}):
+            decision = decide(Ending(**said, called_off="timeout", told=told, timeout=300))  # pyright: ignore[reportArgumentType]
+            assert (decision.outcome, decision.delay, decision.error_type) == ("retry", None, "Timeout")
+            assert "timeout of 300 s" in (decision.error or "") and "Snooze" in (decision.error or "")
 
     @pytest.mark.parametrize(
         "error", [None, ValueError("x"), Retry(), Snooze(1), Reject("x"), Malformed("x")]

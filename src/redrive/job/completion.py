@@ -17,6 +17,7 @@ from weakref import WeakKeyDictionary
 
 import psycopg
 from psycopg import AsyncConnection, Connection, IsolationLevel
+from psycopg.pq import TransactionStatus
 from psycopg.rows import TupleRow
 
 from redrive.errors import InvalidArgument, Lost
@@ -75,6 +76,15 @@ class _Fence:
             "claimed or settled it, or it was cancelled; the transaction is rolled back"
         )
 
+    def check_open(self, connection: AsyncConnection[TupleRow] | Connection[TupleRow]) -> None:
+        """Raises `InvalidArgument` when the handler has ended the transaction it was given."""
+        if connection.info.transaction_status == TransactionStatus.IDLE:
+            raise InvalidArgument(
+                f"the transaction of message {self._msg_id} of queue {self._queue} was ended inside its "
+                "transaction() block, by a COMMIT or ROLLBACK; the block's end is what commits, and an "
+                "exception what rolls back; the message is not completed"
+            )
+
     def still_locked(self) -> Lost:
         return Lost(
             f"message {self._msg_id} of queue {self._queue} could not be completed: another transaction "
@@ -108,6 +118,7 @@ class Completion:
             try:
                 async with connection.transaction():
                     yield connection
+                    self._fence.check_open(connection)
                     await self._settle(connection)
             finally:
                 await _reset(connection)
@@ -142,6 +153,7 @@ class BlockingCompletion:
             try:
                 with connection.transaction():
                     yield connection
+                    self._fence.check_open(connection)
                     self._settle(connection)
             finally:
                 _reset_blocking(connection)

@@ -13,7 +13,7 @@ from contextlib import (
     contextmanager,
 )
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from psycopg import AsyncConnection, Connection
 from psycopg.rows import TupleRow
@@ -119,9 +119,13 @@ class _Delivered:
 
     @property
     def headers(self) -> dict[str, Any]:
-        """The headers the sender gave; redrive's own are left out."""
-        stored: dict[str, Any] = json.loads(self._headers) if self._headers else {}
-        return {name: value for name, value in stored.items() if not name.startswith(_HIDDEN_HEADER)}
+        """The headers the sender gave; redrive's own are left out, and what is no object counts as none."""
+        stored: object = json.loads(self._headers) if self._headers else None
+        # pgmq.send takes any JSON for headers.
+        if not isinstance(stored, dict):
+            return {}
+        named = cast("dict[str, Any]", stored)
+        return {name: value for name, value in named.items() if not name.startswith(_HIDDEN_HEADER)}
 
     @property
     def logger(self) -> logging.LoggerAdapter[logging.Logger]:
@@ -153,7 +157,8 @@ class Job(_Delivered):
         """A psycopg connection in a transaction that commits your writes and this job's completion together.
 
         An exception rolls back both. Raises `Lost` at the end, everything rolled back, when the message is no
-        longer this delivery's. Afterwards the delivery is over: a later exception is only logged.
+        longer this delivery's, and `InvalidArgument` when the block has itself ended the transaction by SQL.
+        Afterwards the delivery is over: a later exception, or an outcome returned, is only logged.
         """
         self._check_open()
         reached = False

@@ -5,14 +5,16 @@
 | committed in its own transaction             | nothing        | nothing | nothing | nothing |
 | None, without having been told to stop       | done           | done    | done    | done    |
 | None, told to stop                           |                | retry   | release | nothing |
-| Retry, Snooze, Reject, returned or raised    | as it says     | as says | as says | nothing |
+| Retry, Reject, returned or raised            | as it says     | as says | as says | nothing |
+| Snooze, returned or raised                   | as it says     | retry   | as says | nothing |
 | the payload does not fit                     | malformed      | malformed | malformed | nothing |
 | CancelledError, or another exception, told   | retry          | retry   | release | nothing |
 | another exception, not told                  | retry          | retry   | retry   | nothing |
 | any other value                              | retry          | retry   | retry   | nothing |
 
 Told to stop: a coroutine by its cancellation; a thread only when it looked at `job.cancelled`. What returns
-after that may have finished or given up; it runs again, because nobody can tell.
+after that may have finished or given up; it runs again, because nobody can tell. A timeout is a failed
+attempt whatever the handler would rather: with Snooze it could time out for ever without charge.
 """
 
 from __future__ import annotations
@@ -70,6 +72,10 @@ def decide(end: Ending) -> Decision:
     if end.called_off == "lost":
         return NOTHING
     match said:
+        case Snooze() if end.called_off == "timeout":
+            return _timed_out(
+                Ending(timeout=end.timeout), "and was stopped; the Snooze it then answered does not count"
+            )
         case Retry() | Snooze() | Reject():
             return _asked_for(said)
         case Malformed():

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol, cast
 
-from redrive.job import JobDefinition
+from redrive.job import JobDefinition, Outcome
 from redrive.worker.deadlines import Deadlines
 from redrive.worker.held import CalledOff, Held
 from redrive.worker.jobs import Jobs, was_seen
@@ -190,7 +190,7 @@ class Runner:
                 held.stop = self._loop.create_task(self._run_isolated(held, self._isolation)).cancel
             elif definition.is_async:
                 held.stop = task.cancel
-                await self._run_async(held, definition)
+                await self._run_async(held, definition, task)
                 if ride.over or task.cancelling() or contextvars.copy_context() != context:
                     return
             else:
@@ -210,7 +210,7 @@ class Runner:
     def _began(self, held: Held) -> None:
         self._deadlines.watch(held.begin())
 
-    async def _run_async(self, held: Held, definition: JobDefinition) -> None:
+    async def _run_async(self, held: Held, definition: JobDefinition, task: asyncio.Task[None]) -> None:
         began = time.perf_counter()
         value: object = None
         error: BaseException | None = None
@@ -219,9 +219,10 @@ class Runner:
             if definition.wants_job:
                 held.job = self._jobs.job(held)
             value = await definition.handler(*arguments(definition, held))
-        except GeneratorExit:
-            raise
         except BaseException as raised:
+            # Thrown in from outside when the loop is gone and closes what it left: that is no outcome.
+            if isinstance(raised, GeneratorExit) and not _runs(task):
+                raise
             error = raised
         self._end(held, definition, value, error, began)
 
@@ -265,6 +266,12 @@ class Runner:
                 "raised after its transaction had completed it; it stays done: %r",
                 error,
                 extra=about(held, "job_raised_late"),
+            )
+        elif committed and value is not None:
+            log.error(
+                "returned %s after its transaction had completed it; it stays done",
+                repr(value) if isinstance(value, Outcome) else type(value).__name__,
+                extra=about(held, "job_returned_late"),
             )
         ending = Ending(value, error, held.called_off, told, committed, held.lane.timeout)
         self._finish(held, decide(ending), duration)
@@ -311,6 +318,13 @@ class Runner:
         self._stuck()
 
 
+def _runs(task: asyncio.Task[None]) -> bool:
+    try:
+        return asyncio.current_task() is task
+    except RuntimeError:
+        return False
+
+
 def arguments(definition: JobDefinition, held: Held) -> tuple[object, ...]:
     """What the handler is called with. Raises `Malformed`."""
     payload = None
@@ -350,6 +364,7 @@ def tell(held: Held, decision: Decision, duration: float | None) -> None:
         case "release":
             log.info("given back without charge", extra=extra)
         case "done":
-            log.info("done, although it was called off", extra=extra)
+            how = "in a process of its own" if held.called_off is None else "although it was called off"
+            log.info("done, %s", how, extra=extra)
         case "nothing":
             pass
