@@ -13,9 +13,13 @@ import pytest
 from redrive import Backoff, Job, QueueMissing, Redrive
 from redrive.errors import ConfigError
 from redrive.store import grants
+from redrive.store.database import connect
+from redrive.store.migrations import migrate
 from redrive.worker.engine import PostgresEngine
 from redrive.worker.listener import Listener
 from redrive.worker.protocol import Report, Want
+from tests.support.databases import Databases
+from tests.support.layouts import NEWEST, scripts
 from tests.support.network import Network
 from tests.support.working import count, fetch, make_queue, send, until, working
 
@@ -38,6 +42,10 @@ def sleeper(queue: str, seconds: float, **policy: Any) -> tuple[Redrive, list[in
         await asyncio.sleep(seconds)
 
     return app, starts
+
+
+def refused(caplog: pytest.LogCaptureFixture) -> bool:
+    return any(r.__dict__.get("event") == "claim_refused" for r in caplog.records)
 
 
 class TestPickingUp:
@@ -270,6 +278,41 @@ class TestAQueueDroppedUnderIt:
         told = [r for r in caplog.records if r.__dict__.get("event") == "claim_refused"]
         assert len(told) == 1 and "video" in told[0].getMessage()
 
+    async def test_has_the_declared_policy_again_when_it_comes_back(
+        self, db: Db, database_url: str, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        make_queue(db, "mail")
+        app = Redrive()
+        starts: list[int] = []
+
+        @app.job("mail", max_attempts=1, backoff=QUICK)
+        async def handle(payload: Any, job: Job) -> None:
+            starts.append(job.max_attempts)
+            raise ValueError("charged the card, then failed")
+
+        async with working(app, database_url, poll=0.05):
+            db.execute("select redrive.drop_queue('mail')")
+            await until(lambda: refused(caplog))
+            with db.transaction():
+                make_queue(db, "mail")
+                send(db, "mail", {})
+            await until(lambda: count(db, "q_mail") == 0)
+        assert starts == [1]
+        assert count(db, "q_mail_dlq") == 1
+        assert fetch(db, "select redrive.queue_policy('mail')->>'max_attempts'") == [("1",)]
+
+    async def test_is_not_created_again_by_the_worker(
+        self, db: Db, database_url: str, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        make_queue(db, "mail")
+        app, _ = sleeper("mail", 0)
+        async with working(app, database_url, poll=0.05) as worker:
+            db.execute("select redrive.drop_queue('mail')")
+            await until(lambda: refused(caplog))
+            turns = worker.stats.turns
+            await until(lambda: worker.stats.turns > turns + 1)
+            assert fetch(db, "select count(*) from redrive.list_queues()") == [(0,)]
+
 
 class TestTheStoreGoingAway:
     async def test_finished_work_is_kept_until_it_can_be_reported(self, db: Db, database_url: str) -> None:
@@ -375,6 +418,39 @@ class TestTheEngine:
         assert isinstance(answer.refused["gone"], QueueMissing)
         assert [each.msg_id for each in answer.claimed["mail"]] == [msg_id]
         await engine.close()
+
+    async def test_reports_an_error_in_characters_the_database_does_not_have(
+        self, databases: Databases
+    ) -> None:
+        url = databases.latin1()
+        engine = PostgresEngine(url, "test")
+        with connect(url) as db:
+            for script in scripts(NEWEST):
+                db.execute(script.encode())
+            migrate(db)
+            make_queue(db, "mail")
+            for _ in range(2):
+                send(db, "mail", {})
+            first, second = (await engine.turn({}, {}, [Want("mail", 60, 2)])).claimed["mail"]
+            reports = [
+                Report("mail", first.msg_id, first.read_ct, "done"),
+                Report(
+                    "mail",
+                    second.msg_id,
+                    second.read_ct,
+                    "reject",
+                    None,
+                    "Reject",
+                    "no \u201cM\u00fcller\u201d",
+                ),
+            ]
+            answer = await engine.turn({"mail": reports}, {}, [])
+            assert answer.dropped == []
+            assert answer.verdicts == [(reports[1], "dead")]
+            [(error,)] = db.execute("select error from redrive.dead_letters('mail')").fetchall()
+            assert error == r"Reject: no \u201cM\xfcller\u201d"
+        await engine.close()
+        databases.drop(url)
 
     async def test_commits_settle_and_claim_together(self, db: Db, database_url: str) -> None:
         make_queue(db, "mail")

@@ -29,6 +29,10 @@ class Databases:
         """The URL of a new database with nothing in it."""
         return self._create("template0")
 
+    def latin1(self) -> str:
+        """The same in an encoding that has few characters."""
+        return self._create("template0", sql.SQL(" encoding 'LATIN1' lc_collate 'C' lc_ctype 'C'"))
+
     def migrated(self, layout: str) -> str:
         """The URL of a new database with pgmq in this layout and everything `migrate` makes."""
         if layout not in self._templates:
@@ -50,10 +54,12 @@ class Databases:
             self.drop(with_database(self._server_url, name))
         self._admin.close()
 
-    def _create(self, template: str) -> str:
+    def _create(self, template: str, more: sql.Composable | None = None) -> str:
         name = f"{self._prefix}_{next(self._numbers)}"
         self._admin.execute(
-            sql.SQL("create database {} template {}").format(sql.Identifier(name), sql.Identifier(template))
+            sql.SQL("create database {} template {}{}").format(
+                sql.Identifier(name), sql.Identifier(template), more or sql.SQL("")
+            )
         )
         return with_database(self._server_url, name)
 

@@ -16,9 +16,9 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 
-from redrive.errors import RedriveError
+from redrive.errors import RedriveError, Unavailable
 from redrive.worker.lane import Lane, share
 from redrive.worker.protocol import Answer, Engine, Want
 from redrive.worker.runner import Runner
@@ -39,14 +39,25 @@ _ABORTING = 0.5
 
 
 class Claimer:
-    """`bind` gives it the runner, which calls `changed` for every slot that became free."""
+    """`bind` gives it the runner, which calls `changed` for every slot that became free.
 
-    def __init__(self, engine: Engine, lanes: Mapping[str, Lane], settler: Settler, stats: Stats) -> None:
+    `declare` tells the store a lane's policy again, before a queue that was gone is claimed from.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        lanes: Mapping[str, Lane],
+        settler: Settler,
+        stats: Stats,
+        declare: Callable[[Lane], Awaitable[None]],
+    ) -> None:
         self.turned: Signal[Answer] = Signal()
         self._engine = engine
         self._lanes = lanes
         self._settler = settler
         self._stats = stats
+        self._declare = declare
         self._runner: Runner | None = None
         self._order = list(lanes.values())
         self._wake = asyncio.Event()
@@ -150,6 +161,8 @@ class Claimer:
 
     async def _turn(self, now: float) -> None:
         assert self._runner is not None
+        if self._claiming:
+            await self._find_again(now)
         reports, releases = self._settler.take(now)
         wants: list[Want] = []
         if self._claiming:
@@ -165,6 +178,16 @@ class Claimer:
         if not self._claiming:
             self._runner.release_waiting()
         self.turned.fire(answer)
+
+    async def _find_again(self, now: float) -> None:
+        for lane in [each for each in self._order if each.missing and each.asks_in(now) <= 0]:
+            try:
+                await self._declare(lane)
+                lane.missing = False
+            except Unavailable:
+                raise
+            except RedriveError as error:
+                lane.refused(error, now)
 
     def _take(self, want: Want, answer: Answer, now: float) -> None:
         assert self._runner is not None

@@ -13,6 +13,7 @@ import json
 import logging
 import random
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, LiteralString, TypeVar, cast
 
 import psycopg
@@ -61,6 +62,8 @@ _CREATE = "select redrive.create_queue(p_queue => %s::text, p_policy => %s::json
 _GOODBYE = "select redrive.worker_stop(p_worker => %s::text)"
 _CALL = "select pg_notify(%s, '')"
 
+# A database that is not in UTF-8 lacks most characters an error may be written in.
+_NO_SUCH_CHARACTER = frozenset({"22P05", "22021"})
 _CONFLICT_PAUSES = (0.01, 0.03, 0.1, 0.3)
 
 
@@ -87,11 +90,15 @@ class PostgresEngine:
     async def policy(self, queue: str) -> Mapping[str, Any]:
         return cast("dict[str, Any]", json.loads((await self._rows(_POLICY, (queue,)))[0][0]))
 
-    async def declare(self, queue: str, policy: Mapping[str, Any]) -> Sequence[tuple[str, Any, Any]]:
+    async def declare(
+        self, queue: str, policy: Mapping[str, Any], *, create: bool = True
+    ) -> Sequence[tuple[str, Any, Any]]:
         text = json.dumps(dict(policy))
         try:
             rows = await self._rows(_DECLARE, (queue, text))
         except QueueMissing as missing:
+            if not create:
+                raise
             try:
                 await self._rows(_CREATE, (queue, text))
             except SetupError:
@@ -195,12 +202,21 @@ class PostgresEngine:
     async def _one_by_one(self, queue: str, batch: Sequence[Report], answer: Answer) -> None:
         for report in batch:
             try:
-                answer.verdicts += await self._settle(queue, [report])
+                answer.verdicts += await self._settle_alone(queue, report)
             except (psycopg.Error, RedriveError) as error:
                 # A schema or a right that is missing may come back; a queue or a bad value does not.
                 if isinstance(error, (Unavailable, SetupError)) and not isinstance(error, QueueMissing):
                     raise
                 answer.dropped.append((report, error))
+
+    async def _settle_alone(self, queue: str, report: Report) -> list[tuple[Report, Verdict]]:
+        try:
+            return await self._settle(queue, [report])
+        except RedriveError as error:
+            if not _no_such_character(error):
+                raise
+        verdicts = await self._settle(queue, [_in_ascii(report)])
+        return [(report, verdict) for _, verdict in verdicts]
 
     def _settle_params(self, queue: str, batch: Sequence[Report]) -> tuple[Any, ...]:
         plain = all(r.outcome == "done" for r in batch)
@@ -216,6 +232,22 @@ class PostgresEngine:
             _numeric_array([r.duration for r in batch]),
             self._worker,
         )
+
+
+def _no_such_character(error: RedriveError) -> bool:
+    return isinstance(error.__cause__, psycopg.Error) and error.__cause__.sqlstate in _NO_SUCH_CHARACTER
+
+
+def _in_ascii(report: Report) -> Report:
+    def plain(text: str | None) -> str | None:
+        return None if text is None else text.encode("ascii", "backslashreplace").decode()
+
+    return replace(
+        report,
+        error_type=plain(report.error_type),
+        error=plain(report.error),
+        traceback=plain(report.traceback),
+    )
 
 
 def _release_params(queue: str, batch: Sequence[Delivery]) -> tuple[Any, ...]:

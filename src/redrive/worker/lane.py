@@ -14,7 +14,7 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from redrive.errors import RedriveError
+from redrive.errors import QueueMissing, RedriveError
 from redrive.worker.held import Held
 from redrive.worker.protocol import Delivery, Want
 
@@ -44,6 +44,8 @@ class Lane:
         self._step = 0
         self._nudged = False
         self._refusals = 0
+        self.missing = False
+        """The queue was gone: whatever stands there now has not heard of our policy."""
         self.full = False
         """The last claim brought all that was asked for: the next one likely will."""
 
@@ -100,6 +102,7 @@ class Lane:
 
     def refused(self, error: RedriveError, now: float) -> None:
         """The store refused the claim: say so once, ask less and less."""
+        self.missing = self.missing or isinstance(error, QueueMissing)
         if not self._refusals:
             log.error("claim refused: %s", error, extra={"event": "claim_refused", "queue": self.queue})
         pause = _REFUSED[min(self._refusals, len(_REFUSED) - 1)]

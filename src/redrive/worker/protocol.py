@@ -112,10 +112,12 @@ class Engine(Protocol):
         """The queue's effective policy. Raises `QueueMissing`."""
         ...
 
-    async def declare(self, queue: str, policy: Mapping[str, Any]) -> Sequence[tuple[str, Any, Any]]:
+    async def declare(
+        self, queue: str, policy: Mapping[str, Any], *, create: bool = True
+    ) -> Sequence[tuple[str, Any, Any]]:
         """Say what the code declares; (field, declared, override) where an operator's override hides it.
 
-        Raises `QueueMissing` when there is no such queue and this role may not create it.
+        Raises `QueueMissing` when there is no such queue and `create` is off or this role may not create it.
         """
         ...
 

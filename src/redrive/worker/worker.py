@@ -13,6 +13,7 @@ import secrets
 import socket
 import time
 from collections.abc import Mapping
+from functools import partial
 
 from redrive.errors import ConfigError, RedriveError
 from redrive.job import JobDefinition
@@ -49,7 +50,13 @@ class Worker:
         self._lanes = {queue: Lane(queue, options.poll) for queue in self._definitions}
         self._engine = PostgresEngine(options.url, self.name)
         self._settler = Settler(self.stats, _forget)
-        self.claimer = Claimer(self._engine, self._lanes, self._settler, self.stats)
+        self.claimer = Claimer(
+            self._engine,
+            self._lanes,
+            self._settler,
+            self.stats,
+            partial(self._declare, create=False),  # whoever dropped a queue meant it
+        )
         self._jobs = Jobs(options.url, self.name, concurrency=options.concurrency)
         self.runner = Runner(
             self._definitions,
@@ -172,9 +179,9 @@ class Worker:
             log.debug("goodbye: %s", error)
         await self._engine.close()
 
-    async def _declare(self, lane: Lane) -> None:
+    async def _declare(self, lane: Lane, *, create: bool = True) -> None:
         declared = self._definitions[lane.queue].policy.declared()
-        for field, ours, override in await self._engine.declare(lane.queue, declared):
+        for field, ours, override in await self._engine.declare(lane.queue, declared, create=create):
             log.warning(
                 "policy of %s: %s is %r in the code, but an operator has set %r; "
                 "`redrive queue policy %s --reset %s` takes that back",
