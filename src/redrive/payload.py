@@ -102,7 +102,7 @@ def decode(text: str | bytes, *, decimals: bool = False) -> Any:
     try:
         return json.loads(text, parse_float=number)
     except RecursionError:
-        raise PayloadError("$", "nested too deeply to be read") from None
+        raise PayloadError("$", "is nested too deeply to be read") from None
     except json.JSONDecodeError as error:
         raise PayloadError("$", f"is no JSON: {error}") from None
     except ValueError:

@@ -31,7 +31,7 @@ REFUSED: list[tuple[list[str], str]] = [
     (["{}", "--header", "trace"], "--header 'trace' is no NAME=VALUE"),
     (["{}", "--header", "x-redrive-key=k"], "names beginning x-redrive- are redrive's own"),
     (["{}", "--key", ""], "key is 0 characters"),
-    (["[" * 2_000 + "]" * 2_000], "the payload nested too deeply to be read"),
+    (["[" * 2_000 + "]" * 2_000], "the payload is nested too deeply to be read"),
     (["x" * 5_000], "the payload is no JSON"),
     (["{}", "--database", ""], "--database is empty"),
     (["{}", "{}"], "2 payloads are given"),
