@@ -37,7 +37,7 @@ class Tool:
 
 @dataclass(frozen=True, slots=True)
 class Ring:
-    """A folder of tests, what it needs, and how many run side by side: processes mostly wait, SQL does not."""
+    """A folder of tests, what it needs, and how many run at a time: processes mostly wait, SQL does not."""
 
     name: str
     folder: str

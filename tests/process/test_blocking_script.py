@@ -1,4 +1,4 @@
-"""A script that sends with `app.sync` and simply ends."""
+"""A script that sends with `app.sync`, and simply ends or cannot begin."""
 
 from __future__ import annotations
 
@@ -30,3 +30,16 @@ def test_a_script_that_never_closes_its_app_ends_without_a_word(
         check=False,
     )
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "1 3\n", "")
+
+
+def test_a_database_out_of_reach_is_said_once() -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", SCRIPT, "postgresql://ada:hunter2@127.0.0.1:1/shop"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert ended.returncode == 1
+    assert ended.stderr.startswith("Traceback") and ended.stderr.count("connection failed") == 1
+    assert "hunter2" not in ended.stderr

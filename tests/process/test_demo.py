@@ -92,9 +92,10 @@ def test_every_count_is_right_in_under_a_minute_whatever_databases_are_named(sta
     assert stage.leftovers == [] and stage.processes == set()
 
 
-def test_ctrl_c_leaves_nothing_behind(stage: Stage) -> None:
+@pytest.mark.parametrize("moment", ["A Postgres of its own", "A poison message"])
+def test_ctrl_c_leaves_nothing_behind(stage: Stage, moment: str) -> None:
     process = stage.begin()
-    read_until(process, "A poison message")
+    read_until(process, moment)
     os.kill(process.pid, signal.SIGINT)
     said, _ = process.communicate(timeout=60)
     assert process.returncode == 130

@@ -61,6 +61,10 @@ class TestAStart:
             for name in ("fsync", "synchronous_commit", "full_page_writes"):
                 assert ask(server.url, f"show {name}") == ("on" if durable else "off")
 
+    def test_keeps_its_directory_out_of_the_projects_history(self, directory: Path) -> None:
+        with EmbeddedServer(directory, durable=False):
+            assert (directory / ".gitignore").read_text() == "*\n"
+
     def test_describes_the_server_in_one_line(self, directory: Path) -> None:
         with EmbeddedServer(directory, durable=False) as server:
             version = ask(server.url, "show server_version")

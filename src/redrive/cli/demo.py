@@ -25,12 +25,14 @@ def demo() -> None:
     printed is checked: exit 1 when one is wrong.
     """
     folder = Path(tempfile.mkdtemp(prefix="redrive-demo-"))
-    server = EmbeddedServer(Path(tempfile.mkdtemp(prefix="redrive-demo-db-")), durable=False)
+    place = Path(tempfile.mkdtemp(prefix="redrive-demo-db-"))
+    server = EmbeddedServer(place, durable=False)
     try:
         right = _play(server, folder)
     finally:
         server.stop(remove=True)
-        shutil.rmtree(folder, ignore_errors=True)
+        for each in (folder, place):
+            shutil.rmtree(each, ignore_errors=True)
     if not right:
         raise typer.Exit(1)
 

@@ -9,6 +9,7 @@ Not given   whether a statement took effect before an `Unavailable`: the caller'
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import random
 from collections.abc import AsyncGenerator
@@ -25,6 +26,10 @@ from redrive.errors import Unavailable
 from redrive.store import url as database_url
 from redrive.store.faults import CONFLICTS, explain_psycopg
 from redrive.store.statement import Statement
+
+# Whoever waits for a connection is told once, by an exception. The pool's words for each try are for those
+# who listen, not for the terminal of a script without logging.
+logging.getLogger("psycopg.pool").addHandler(logging.NullHandler())
 
 T = TypeVar("T")
 Pool = AsyncConnectionPool[AsyncConnection[TupleRow]]

@@ -136,6 +136,8 @@ class EmbeddedServer:
         self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._directory = directory = self._directory.resolve()
         (directory / "lock").mkdir(mode=0o700, exist_ok=True)
+        # A database cluster does not belong in its project's history, nor the word of it in a .gitignore.
+        (directory / ".gitignore").write_text("*\n")
         with _held(directory, "home", guard.EXCLUSIVE, deadline):
             self._home = settled = home.settle(directory)
             (settled.path / "lock").mkdir(mode=0o700, exist_ok=True)
