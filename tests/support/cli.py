@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import sys
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
@@ -30,7 +31,10 @@ def run(*arguments: str, stdin: str | bytes = "") -> Ran:
     """``redrive ARGUMENTS``, with `stdin` that is no terminal."""
     data = stdin.encode() if isinstance(stdin, str) else stdin
     out, err = io.StringIO(), io.StringIO()
+    # pytest's side-by-side workers set a width, as if a narrow terminal watched.
+    unwatched = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
     with (
+        mock.patch.dict(os.environ, unwatched, clear=True),
         mock.patch.object(sys, "argv", ["redrive", *arguments]),
         mock.patch.object(sys, "stdin", io.TextIOWrapper(io.BytesIO(data))),
         redirect_stdout(out),
