@@ -207,6 +207,15 @@ def test_the_database_can_be_named_before_and_after_the_command(
     assert arrived(db) == [1, 2]
 
 
+def at_rest(db: Db) -> int:
+    """Connections beside ours whose last answer was half a second ago."""
+    [(count,)] = db.execute(
+        "select count(*) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid() "
+        "and state = 'idle' and state_change < clock_timestamp() - interval '0.5 seconds'"
+    ).fetchall()
+    return count
+
+
 def test_whoever_interrupts_is_told_what_was_sent(database_url: str, db: Db, tmp_path: Path) -> None:
     source, sink = os.pipe()
     with os.fdopen(source) as lines, os.fdopen(sink, "w") as feed:
@@ -221,6 +230,8 @@ def test_whoever_interrupts_is_told_what_was_sent(database_url: str, db: Db, tmp
         feed.writelines(f'{{"n": {n}}}\n' for n in range(1_500))
         feed.flush()
         until(lambda: len(arrived(db)) == 1_000)
+        # Committed is not yet answered: it has had its answer when it has asked nothing more for a while.
+        until(lambda: at_rest(db) == 1)
         sending.send_signal(signal.SIGINT)
         _, said = sending.communicate(timeout=30)
     assert sending.returncode == 130
