@@ -210,8 +210,9 @@ def test_the_database_can_be_named_before_and_after_the_command(
 def at_rest(db: Db) -> int:
     """Connections beside ours whose last answer was half a second ago."""
     [(count,)] = db.execute(
-        "select count(*) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid() "
-        "and state = 'idle' and state_change < clock_timestamp() - interval '0.5 seconds'"
+        "select count(*) from pg_stat_activity where datname = current_database() "
+        "and pid <> pg_backend_pid() and state = 'idle' "
+        "and state_change < clock_timestamp() - interval '0.5 seconds'"
     ).fetchall()
     return count
 
