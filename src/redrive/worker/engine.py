@@ -13,6 +13,7 @@ import json
 import logging
 import random
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any, LiteralString, TypeVar, cast
 
@@ -139,12 +140,16 @@ class PostgresEngine:
     async def _at_once(
         self, wire: Wire, reports: Reports, releases: Releases, wants: Sequence[Want]
     ) -> Answer:
-        """One implicit transaction: without a fetch inside, an autocommit pipeline has one sync."""
+        """One implicit transaction: without a fetch inside, an autocommit pipeline has one sync.
+
+        A claim alone, as an idle worker's that was told of something, is spared the pipeline's ceremony.
+        """
+        alone = len(wants) == 1 and not (reports or releases or wants[0].due)
         answer = Answer()
         settled: list[tuple[Sequence[Report], Cursor]] = []
         released: list[tuple[Sequence[Delivery], Cursor]] = []
         claimed: list[tuple[Want, Cursor, Cursor | None]] = []
-        async with wire.pipeline():
+        async with nullcontext() if alone else wire.pipeline():
             for queue, batch in reports.items():
                 settled.append((batch, await wire.execute(_SETTLE, self._settle_params(queue, batch))))
             for queue, batch in releases.items():
