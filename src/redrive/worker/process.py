@@ -54,15 +54,6 @@ def main(load: Load) -> None:
     sys.exit(code)
 
 
-async def run_worker(jobs: Mapping[str, JobDefinition], options: WorkerOptions) -> int:
-    """Work `jobs` in this process until SIGTERM or SIGINT; returns the exit code.
-
-    Raises `ConfigError`, `SetupError`, `Unavailable` when it cannot start.
-    """
-    code, _ = await _work(jobs, options, None, None)
-    return code
-
-
 async def _main(load: Load, options: WorkerOptions, orders: IO[bytes], status: int | None) -> int:
     app = app_of(load, options)
     code, clean = await _work(app.jobs, options, orders, status)
@@ -83,17 +74,14 @@ def _leave(code: int) -> None:
 
 
 async def _work(
-    jobs: Mapping[str, JobDefinition], options: WorkerOptions, orders: IO[bytes] | None, status: int | None
+    jobs: Mapping[str, JobDefinition], options: WorkerOptions, orders: IO[bytes], status: int | None
 ) -> tuple[int, bool]:
     """The exit code, and whether every handler has ended."""
     await _check_schema(options.url)
     worker = Worker(jobs, options)
     loop = asyncio.get_running_loop()
     _obey_signals(worker, loop)
-    if orders is not None:
-        threading.Thread(
-            target=_obey, args=(orders, worker, loop), name="redrive-orders", daemon=True
-        ).start()
+    threading.Thread(target=_obey, args=(orders, worker, loop), name="redrive-orders", daemon=True).start()
     watchdog = Watchdog(lambda silence: _tell(status, worker, silence))
     await watchdog.start()
     try:
