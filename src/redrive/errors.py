@@ -6,6 +6,7 @@
     │  └─ PayloadError    a payload that cannot be stored; names the path inside it
     ├─ SetupError         schema, right or extension missing; names the command that mends it
     │  └─ QueueMissing    no such queue
+    ├─ SignatureError     a webhook that is not what its sender signed; says why
     ├─ Lost               the delivery or the lease is no longer ours; nothing was changed
     └─ Unavailable        the database is out of reach
 
@@ -13,6 +14,8 @@ Each message says what happened, which rule it broke, and what to do.
 """
 
 from __future__ import annotations
+
+from typing import Literal
 
 
 class RedriveError(Exception):
@@ -47,6 +50,18 @@ class SetupError(RedriveError):
 
 class QueueMissing(SetupError):
     """No such queue; the message names the command that creates it."""
+
+
+class SignatureError(RedriveError):
+    """A webhook request whose signature does not hold.
+
+    `reason` is one of no_header (nothing is signed), malformed (what stands there is no signature), stale
+    (signed too long ago, or in the future) and mismatch (signed by another secret, or for other bytes).
+    """
+
+    def __init__(self, reason: Literal["no_header", "malformed", "stale", "mismatch"], problem: str) -> None:
+        self.reason = reason
+        super().__init__(problem)
 
 
 class Lost(RedriveError):

@@ -1,0 +1,1 @@
+"""The web front: a Starlette application that any ASGI server runs."""
