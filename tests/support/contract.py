@@ -42,6 +42,10 @@ begin
     delete from redrive.sent_key;
     delete from redrive.lease;
     delete from redrive.worker;
+    delete from redrive.webhook_event;
+    delete from redrive.webhook_refused;
+    delete from redrive.webhook_count;
+    delete from redrive.fetched;
     update public.test_clock set at = null;
 end $$;
 """

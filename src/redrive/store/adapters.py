@@ -158,6 +158,8 @@ def _texts(statement: Statement[Any]) -> list[str | None]:
 def _text(value: Scalar) -> str | None:
     if value is None or isinstance(value, str):
         return value
+    if isinstance(value, bytes):
+        return f"\\x{value.hex()}"
     return str(value).lower() if isinstance(value, bool) else repr(value)
 
 

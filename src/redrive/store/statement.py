@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
 Row = Sequence[Any]
-Scalar = str | int | float | bool | None
+Scalar = str | bytes | int | float | bool | None
 
 
 @dataclass(frozen=True, slots=True)

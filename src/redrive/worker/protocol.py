@@ -13,7 +13,7 @@ from typing import Any, Literal, Protocol
 
 from redrive.errors import RedriveError
 
-Outcome = Literal["done", "retry", "snooze", "reject", "malformed", "crashed"]
+Outcome = Literal["done", "ignored", "retry", "snooze", "reject", "malformed", "crashed"]
 # ok: as reported. late: done, after another had claimed it. dead: this was the last attempt, or a reject.
 # repeat: had been reported before. locked: somebody's transaction holds its row, send again. lost: not ours.
 Verdict = Literal["ok", "late", "dead", "repeat", "locked", "lost"]

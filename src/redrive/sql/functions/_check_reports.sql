@@ -11,8 +11,8 @@ begin
        or n <> coalesce(cardinality(p_delays), n) or n <> coalesce(cardinality(p_error_types), n) or n <> coalesce(cardinality(p_errors), n)
        or n <> coalesce(cardinality(p_tracebacks), n) or n <> coalesce(cardinality(p_durations), n) then
         perform redrive._refuse('settle takes arrays of one length: message ids, read_cts and outcomes, and the others or null');
-    elsif not p_outcomes <@ array['done', 'retry', 'snooze', 'reject', 'malformed', 'crashed'] then
-        perform redrive._refuse('settle knows the outcomes done, retry, snooze, reject, malformed and crashed');
+    elsif not p_outcomes <@ array['done', 'ignored', 'retry', 'snooze', 'reject', 'malformed', 'crashed'] then
+        perform redrive._refuse('settle knows the outcomes done, ignored, retry, snooze, reject, malformed and crashed');
     elsif array_position(p_msg_ids, null) is not null or array_position(p_read_cts, null) is not null then
         perform redrive._refuse('settle was given a message id or read_ct that is null');
     elsif exists (select from unnest(p_delays) d where d < 0 or d > 3155760000 or d = 'NaN') then

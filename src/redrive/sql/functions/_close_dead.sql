@@ -8,6 +8,7 @@ begin
     d.queue := q.queue || '_dlq';
     d.key_field := null;
     d.archive := true;
+    d.inbox := false;
     d.has_headers := redrive._has_column(to_regclass(format('pgmq.%I', 'q_' || d.queue)), 'headers');
     d.has_last_read_at := redrive._has_column(to_regclass(format('pgmq.%I', 'q_' || d.queue)), 'last_read_at');
     perform redrive._finish(d, p_ids, p_outcome, null);

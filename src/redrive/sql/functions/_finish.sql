@@ -1,6 +1,6 @@
 -- _finish: the one way out. Every end of a message passes here: the row leaves the queue, is kept in the archive with its
--- outcome and duration (unless the policy says delete), its key is completed or freed, its sent key forgotten.
--- The caller holds the rows' locks. p_outcome: done, duplicate, cancelled or dead.
+-- outcome and duration (unless the policy says delete), its key is completed or freed, its sent key forgotten, its event moved.
+-- The caller holds the rows' locks. p_outcome: done, ignored, duplicate, cancelled or dead.
 create function redrive._finish(q redrive.queue, p_ids bigint[], p_outcome text, p_durations double precision[]) returns void
 language plpgsql set search_path = ''
 as $$
@@ -12,6 +12,9 @@ declare
     v_keys text[];
     v_owners bigint[];
 begin
+    if q.inbox then
+        perform redrive._end_events(q, p_ids, p_outcome);
+    end if;
     if not q.archive then
         execute v_gone || v_keyed into v_keys, v_owners using p_ids;
     else

@@ -8,7 +8,7 @@ declare
     v_now timestamptz := redrive.clock();
     v_known integer;
 begin
-    if p_outcome = 'done' then
+    if p_outcome in ('done', 'ignored') then
         execute 'update redrive.key k
                     set state = ''done'', lease_until = null, done_at = $4, expires_at = $4 + make_interval(secs => $5)
                   where k.queue = $1 and k.key = any ($2) and k.owner_msg = any ($3)'

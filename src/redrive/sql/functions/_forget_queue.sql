@@ -3,6 +3,8 @@ create function redrive._forget_queue(p_queue text) returns void
 language plpgsql set search_path = ''
 as $$
 begin
+    update redrive.webhook_event e set status = 'failed', last_error = 'its queue was dropped', settled_at = redrive.clock()
+     where e.queue = p_queue and e.status = 'received' and exists (select from redrive.queue q where q.queue = p_queue and q.inbox);
     delete from redrive.queue q where q.queue = p_queue;
     delete from redrive.attempt a where a.queue = p_queue;
     delete from redrive.key k where k.queue = p_queue;

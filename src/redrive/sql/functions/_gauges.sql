@@ -28,7 +28,7 @@ begin
     end if;
     delayed := v_waiting - in_flight - parked;
     oldest_ready_age_sec := extract(epoch from v_now - v_oldest);
-    execute format('select m.archived_at from pgmq.%I m where m.outcome = ''done'' order by m.archived_at desc limit 1', 'a_' || q.queue) into last_done_at;
+    execute format('select m.archived_at from pgmq.%I m where m.outcome in (''done'', ''ignored'') order by m.archived_at desc limit 1', 'a_' || q.queue) into last_done_at;
     more := greatest(ready, v_waiting, dead) >= 10000;
     max_attempt := coalesce(max_attempt, 0);
 end

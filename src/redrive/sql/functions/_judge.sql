@@ -15,7 +15,7 @@ begin
             select r.id, r.ct, r.outcome, r.duration, h.key,
                    case when h.msg_id is null then null
                         when h.settled = r.ct and %L then 'repeat'
-                        when r.outcome = 'done' then case when h.read_ct = r.ct then 'ok' when h.read_ct > r.ct then 'late' else 'lost' end
+                        when r.outcome in ('done', 'ignored') then case when h.read_ct = r.ct then 'ok' when h.read_ct > r.ct then 'late' else 'lost' end
                         when h.read_ct <> r.ct then 'lost'
                         when r.outcome in ('reject', 'malformed') then 'dead'
                         when r.outcome in ('retry', 'crashed') and h.attempt >= %s then 'dead'
@@ -24,11 +24,11 @@ begin
               left join held h on h.msg_id = r.id
              where r.id <> all (coalesce($5, '{}')))
         select array_agg(id), array_agg(ct), array_agg(verdict),
-               array_agg(id) filter (where outcome = 'done' and verdict in ('ok', 'late')),
-               array_agg(duration) filter (where outcome = 'done' and verdict in ('ok', 'late')),
-               array_agg(id) filter (where outcome = 'done' and verdict in ('ok', 'late') and key is not null),
-               array_agg(key) filter (where outcome = 'done' and verdict in ('ok', 'late') and key is not null),
-               coalesce(bool_or(outcome <> 'done' and verdict in ('ok', 'dead')), false), coalesce(bool_or(verdict is null), false)
+               array_agg(id) filter (where outcome in ('done', 'ignored') and verdict in ('ok', 'late')),
+               array_agg(duration) filter (where outcome in ('done', 'ignored') and verdict in ('ok', 'late')),
+               array_agg(id) filter (where outcome in ('done', 'ignored') and verdict in ('ok', 'late') and key is not null),
+               array_agg(key) filter (where outcome in ('done', 'ignored') and verdict in ('ok', 'late') and key is not null),
+               coalesce(bool_or(outcome not in ('done', 'ignored') and verdict in ('ok', 'dead')), false), coalesce(bool_or(verdict is null), false)
           from judged $q$,
         redrive._part(q, 'settled'), redrive._part(q, 'attempt'), redrive._part(q, 'key'), 'q_' || q.queue, q.has_headers, q.max_attempts)
        into j using p_ids, p_cts, p_outcomes, p_durations, p_done;

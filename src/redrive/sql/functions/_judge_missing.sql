@@ -14,7 +14,7 @@ begin
     execute format('select array_agg(m.msg_id) from pgmq.%I m where m.msg_id = any ($1)', 'q_' || q.queue) into v_there using v_missing;
     execute format('select array_agg(m.msg_id), array_agg(coalesce(%s, case when m.outcome = any ($2) then m.read_ct else %s end))
                       from pgmq.%I m where m.msg_id = any ($1)', redrive._part(q, 'late'), redrive._part(q, 'settled'), 'a_' || q.queue)
-       into v_ended, v_enders using v_missing, case when q.has_headers then array['done'] else array['done', 'dead'] end;
+       into v_ended, v_enders using v_missing, case when q.has_headers then array['done', 'ignored'] else array['done', 'ignored', 'dead'] end;
     execute $q$
         select array_agg(coalesce(v.verdict, case when t.id is not null then 'locked' when e.ender = v.ct then 'repeat' else 'lost' end) order by v.n)
           from unnest($1, $2, $3) with ordinality v(id, ct, verdict, n)

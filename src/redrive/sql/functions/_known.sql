@@ -15,7 +15,7 @@ begin
             'queue', lower(p_queue), 'adopted', true, 'has_headers', redrive._has_column(v_table, 'headers'),
             'has_last_read_at', redrive._has_column(v_table, 'last_read_at'), 'max_attempts', 5, 'visibility_timeout', 60,
             'backoff_base', 30, 'backoff_factor', 2, 'backoff_cap', 3600, 'backoff_jitter', 0.2, 'key_retention', 2592000,
-            'archive', true, 'notify', false, 'paused', false, 'single_flight', false));
+            'archive', true, 'notify', false, 'paused', false, 'single_flight', false, 'inbox', false, 'large', false));
     end if;
     return q;
 end

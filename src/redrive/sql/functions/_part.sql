@@ -4,6 +4,7 @@
 --   attempt     read_ct - credit               columns   what both tables of the queue have
 --   bag         the headers to add ours to
 --   generation, origin, late   what else stands in the headers
+--   event       the webhook event it is the job of
 -- Whoever may write to pgmq's tables may have written anything: what is no object counts as no headers, what is no
 -- number as no such header. An error here would let one message block its queue for ever.
 create function redrive._part(q redrive.queue, p_part text) returns text
@@ -13,7 +14,7 @@ as $$
         when 'key' then
             case when q.has_headers and q.key_field is not null
                       then format('nullif(coalesce(m.headers ->> ''x-redrive-key'', m.message ->> %L), '''')', q.key_field)
-                 when q.has_headers then 'm.headers ->> ''x-redrive-key'''
+                 when q.has_headers then 'nullif(m.headers ->> ''x-redrive-key'', '''')'
                  when q.key_field is not null then format('nullif(m.message ->> %L, '''')', q.key_field)
                  else 'null::text' end
         when 'credit' then
@@ -30,6 +31,8 @@ as $$
             case when q.has_headers then 'coalesce(substring(m.headers ->> ''x-redrive-origin'' from ''^\d{1,18}$'')::bigint, m.msg_id)' else 'm.msg_id' end
         when 'late' then
             case when q.has_headers then 'substring(m.headers ->> ''x-redrive-late'' from ''^\d{1,9}$'')::integer' else 'null::integer' end
+        when 'event' then
+            'substring(m.headers ->> ''x-redrive-event'' from ''^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$'')::uuid'
         when 'bag' then
             'case when jsonb_typeof(m.headers) = ''object'' then m.headers else ''{}'' end'
         when 'isolated' then

@@ -9,6 +9,9 @@ begin
           from pgmq.%I m where m.msg_id = any ($1) and %s
         on conflict do nothing $q$, redrive._part(q, 'attempt'), 'q_' || q.queue, redrive._part(q, 'gap'))
       using p_ids, q.queue, p_now;
+    if q.inbox then
+        perform redrive._fail_events(q, p_ids);
+    end if;
 end
 $$;
 revoke all on function redrive._record_crashes(redrive.queue, bigint[], timestamptz) from public;

@@ -27,6 +27,9 @@ begin
         case when q.has_headers then ', headers' else '' end, case when q.has_headers then ', ' || v_headers else '' end,
         redrive._part(q, 'key'))
        into dead, new, v_keys using p_dead, v_now, p_patch, p_patched;
+    if q.inbox then
+        perform redrive._renew_events(q, dead, new);
+    end if;
     perform redrive._close_dead(q, p_dead, 'redriven');
     perform redrive._remember_sent(q.queue, k.key, k.id) from unnest(v_keys, new) k(key, id) where k.key is not null;
     perform redrive._wake(q.queue);

@@ -1,4 +1,4 @@
--- _settle_others: the reports that are not done: failures into the history, messages back with their delay or dead, keys freed.
+-- _settle_others: the reports that are neither done nor ignored: failures into the history, messages back with their delay or dead, keys freed.
 create function redrive._settle_others(
     q redrive.queue, j redrive._judged, p_ids bigint[], p_cts integer[], p_outcomes text[], p_delays numeric[], p_error_types text[],
     p_errors text[], p_tracebacks text[], p_durations numeric[], p_worker text,
@@ -21,7 +21,7 @@ begin
           from unnest($4, $5, $6, $7, $8, $9, $10::double precision[]) r(id, ct, outcome, error_type, error, traceback, duration)
           join unnest($11, $12, $13) v(id, ct, verdict) on v.id = r.id and v.ct = r.ct and v.verdict in ('ok', 'dead')
           join pgmq.%I m on m.msg_id = r.id
-         where r.outcome not in ('done', 'snooze')
+         where r.outcome not in ('done', 'ignored', 'snooze')
         on conflict do nothing $q$, redrive._part(q, 'attempt'), 'q_' || q.queue)
       using q.queue, v_now, p_worker, p_ids, p_cts, p_outcomes, p_error_types, p_errors, p_tracebacks, p_durations, j.ids, j.cts, j.verdicts;
     execute $q$
@@ -31,9 +31,12 @@ begin
                count(*) filter (where r.outcome <> 'snooze'), count(*) filter (where r.outcome = 'snooze')
           from unnest($1, $2, $3, $4::double precision[]) r(id, ct, outcome, delay)
           join unnest($5, $6, $7) v(id, ct, verdict) on v.id = r.id and v.ct = r.ct
-         where v.verdict in ('ok', 'dead') and r.outcome <> 'done' $q$
+         where v.verdict in ('ok', 'dead') and r.outcome not in ('done', 'ignored') $q$
        into v_ids, v_outcomes, v_delays, v_dead, v_reasons, failed, given_back
       using p_ids, p_cts, p_outcomes, p_delays, j.ids, j.cts, j.verdicts;
+    if q.inbox then
+        perform redrive._fail_events(q, v_ids || v_dead);
+    end if;
     execute format($q$
         with back as (
             update pgmq.%I m

@@ -3,7 +3,7 @@
 --   dead    the budget is spent (or reject)          repeat  this delivery was reported before; nothing changed
 --   locked  somebody's transaction holds the row; send that one again
 --   lost    another delivery owns the message, or it has ended; nothing changed
--- Outcomes: done, retry, snooze, reject, malformed (dead at once, its reason), crashed (a failed attempt of an isolated child).
+-- Outcomes: done, ignored (there was nothing to do: as done, and its webhook event says so), retry, snooze, reject, malformed (dead at once, its reason), crashed (a failed attempt of an isolated child).
 -- A null delay is the policy's backoff. Fence: read_ct, and that this delivery has not been reported; only *done* may come
 -- late, until somebody has settled the message, and with a key only while the key still names this message.
 -- Of two reports of one message in a call the first is judged, the other is answered locked.
@@ -37,7 +37,7 @@ begin
         return query select r.id, r.ct, 'locked' from unnest(p_msg_ids, p_read_cts) with ordinality r(id, ct, n) where r.n <> all (v_first);
         return;
     end if;
-    if 'done' = any (p_outcomes) and 1 = any (p_read_cts) then
+    if ('done' = any (p_outcomes) or q.inbox) and 1 = any (p_read_cts) then
         v_done := redrive._finish_fresh(q, p_msg_ids, p_read_cts, p_outcomes, p_durations);
     end if;
     if cardinality(v_done) is distinct from cardinality(p_msg_ids) then
@@ -53,7 +53,7 @@ begin
         perform redrive._mark_late(q, j);
     end if;
     if j.finishes is not null then
-        perform redrive._finish(q, j.finishes, 'done', j.durations);
+        perform redrive._finish_as(q, j, p_msg_ids, p_outcomes);
     end if;
     if j.others then
         select s.failed, s.dead, s.given_back into v_failed, v_dead, v_back
