@@ -1,0 +1,115 @@
+"""Secrets: where a source's signing secrets come from, checked before anything is served.
+
+Guarantees  an absent secret, and one that cannot be right, refuses to start, by a `ConfigError` that
+            names the setting and never shows the secret; nothing here prints one either.
+Not given   that a changed variable is seen: the environment and callables are asked once, at the start.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, TypeAlias, cast
+
+from redrive.errors import ConfigError
+from redrive.inbox.signatures import Verifier
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Secret:
+    """One signing secret: its text, or a callable that returns it, or the environment variable `env`.
+
+    From `until` on (an aware datetime) it no longer counts: the date by which an old one has served its time.
+
+        secret=[Secret(env="STRIPE_SECRET"), Secret(env="STRIPE_OLD", until=datetime(2027, 1, 1, tzinfo=UTC))]
+    """
+
+    value: str | Callable[[], str] | None = None
+    env: str | None = None
+    until: datetime | None = None
+
+    def __post_init__(self) -> None:
+        if (self.value is None) == (self.env is None):
+            raise ConfigError("Secret takes either its value or env, the name of an environment variable")
+        if self.until is not None and self.until.tzinfo is None:
+            raise ConfigError(f"until is {self.until!r}; give it a time zone, such as tzinfo=UTC")
+
+    def __repr__(self) -> str:
+        return f"Secret({'***' if self.env is None else f'env={self.env!r}'}, until={self.until!r})"
+
+
+One: TypeAlias = str | Secret
+# What `Redrive.inbox(secret=...)` takes. None: the environment's <SOURCE>_WEBHOOK_SECRET.
+Given: TypeAlias = One | Callable[[], str | Sequence[str]] | Sequence[One] | None
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class _Kept:
+    text: str
+    setting: str
+    until: datetime | None
+
+
+class LiveSecrets:
+    """The secrets of one source, in the order given. Make it by `resolve`."""
+
+    def __init__(self, provider: str, kept: Sequence[_Kept], config: Mapping[str, Any] | None) -> None:
+        self._provider = provider
+        self._kept = tuple(kept)
+        self._config = config
+        self._ends = sorted({each.until.timestamp() for each in kept if each.until is not None})
+        self._made: dict[tuple[str, ...], Verifier] = {}
+
+    def __repr__(self) -> str:
+        return f"LiveSecrets({', '.join(each.setting for each in self._kept)})"
+
+    def at(self, now: float) -> tuple[str, ...]:
+        """Those that count at `now` (unix seconds); empty when the date of every one has passed."""
+        if not self._ends or now < self._ends[0]:
+            return tuple(each.text for each in self._kept)
+        return tuple(each.text for each in self._kept if each.until is None or now < each.until.timestamp())
+
+    def verifier(self, now: float) -> Verifier | None:
+        """One made ready with `at(now)`, kept for the next request; None when no secret counts any more."""
+        live = self.at(now)
+        if live and live not in self._made:
+            self._made = {live: Verifier(self._provider, live, self._config)}
+        return self._made.get(live)
+
+
+def resolve(source: str, provider: str, given: Given, config: Mapping[str, Any] | None = None) -> LiveSecrets:
+    """The secrets of `source`, checked for `provider`'s scheme. Callables are called, once.
+
+    None means the environment variable <SOURCE>_WEBHOOK_SECRET, in upper case and with _ for -. Raises
+    `ConfigError` for an absent, empty, undecodable or padded secret, and where each one's date has passed.
+    """
+    setting = f"secret of inbox {source!r}"
+    if given is None:
+        given = Secret(env=f"{source.upper().replace('-', '_')}_WEBHOOK_SECRET")
+    elif callable(given):
+        given = given()
+    items: list[object] = [*given] if isinstance(given, (list, tuple)) else [given]
+    if not items:
+        raise ConfigError(f"{setting} is an empty list; give at least one")
+    names = [setting if len(items) == 1 else f"{setting} [{place}]" for place in range(len(items))]
+    kept = [_kept(item, name) for item, name in zip(items, names, strict=True)]
+    Verifier(provider, [each.text for each in kept], config, settings=[each.setting for each in kept])
+    live = LiveSecrets(provider, kept, config)
+    if not live.at(time.time()):
+        raise ConfigError(f"{setting}: the date until which it counts has passed; give one that counts")
+    return live
+
+
+def _kept(item: object, setting: str) -> _Kept:
+    if not isinstance(item, Secret):
+        item = Secret(cast("str | Callable[[], str]", item)) if item is not None else Secret("")
+    if item.env is None:
+        text = item.value() if callable(item.value) else item.value
+        return _Kept(cast(str, text), setting, item.until)
+    text = os.environ.get(item.env)
+    if text is None:
+        raise ConfigError(f"{item.env} is not set; {setting} is read from it; set it to the signing secret")
+    return _Kept(text, item.env, item.until)
