@@ -1,0 +1,103 @@
+-- The tables of FastPix' state, and the article's view of its events. May run again and again; {source} is the inbox's name.
+-- Columns are named as the API names its fields, so they need double quotes. "state" is the API's whole answer, without
+-- stream keys, secrets and signed upload URLs; "fetchedAt" is when it was asked for, by this database's clock.
+create schema if not exists fastpix;
+
+create table if not exists fastpix.media (
+    "id"               text primary key,
+    "status"           text,
+    "createdAt"        timestamptz,
+    "updatedAt"        timestamptz,
+    "workspaceId"      text,
+    "title"            text,
+    "duration"         text,
+    "aspectRatio"      text,
+    "maxResolution"    text,
+    "sourceResolution" text,
+    "thumbnail"        text,
+    "streamId"         text,
+    "sourceMediaId"    text,
+    "creatorId"        text,
+    "mp4Support"       text,
+    "isAudioOnly"      boolean,
+    "sourceAccess"     boolean,
+    "playbackIds"      jsonb,
+    "tracks"           jsonb,
+    "metadata"         jsonb,
+    "state"            jsonb not null,
+    "fetchedAt"        timestamptz not null
+);
+create index if not exists "media_createdAt" on fastpix.media ("createdAt");
+create index if not exists "media_unfinished" on fastpix.media ("id") where lower("status") not in ('ready', 'failed');
+
+create table if not exists fastpix.live_streams (
+    "streamId"          text primary key,
+    "status"            text,
+    "createdAt"         timestamptz,
+    "workspaceId"       text,
+    "maxResolution"     text,
+    "reconnectWindow"   integer,
+    "enableRecording"   boolean,
+    "playbackIds"       jsonb,
+    "mediaIds"          jsonb,
+    "simulcastResponses" jsonb,
+    "metadata"          jsonb,
+    "state"             jsonb not null,
+    "fetchedAt"         timestamptz not null
+);
+create index if not exists "live_streams_createdAt" on fastpix.live_streams ("createdAt");
+
+-- The API only lists uploads that are not used yet. One that is listed no more stays here with redrive's own status:
+-- media_created with the "mediaId" it became, or ended.
+create table if not exists fastpix.uploads (
+    "uploadId"    text primary key,
+    "mediaId"     text,
+    "status"      text,
+    "createdAt"   timestamptz,
+    "timeout"     integer,
+    "corsOrigin"  text,
+    "state"       jsonb not null,
+    "fetchedAt"   timestamptz not null
+);
+create index if not exists "uploads_unfinished" on fastpix.uploads ("uploadId") where "status" not in ('media_created', 'ended');
+
+-- Which inboxes' events the view shows.
+create table if not exists fastpix.inbox (source text primary key);
+insert into fastpix.inbox (source) values ({source}) on conflict do nothing;
+
+create or replace view fastpix.webhook_events as
+select e.id,
+       e.event_id    as "eventId",
+       e.type        as "type",
+       e.received_at as "receivedAt",
+       e.status      as "processStatus",
+       e.last_error  as "lastError",
+       e.payload,
+       e.resource    as "resource",
+       e.attempts    as "attempts",
+       e.origin      as "origin",
+       e.source      as "source"
+  from redrive.webhook_event e
+ where e.source in (select i.source from fastpix.inbox i);
+
+do $$
+declare
+    v_role record;
+    v_table text;
+begin
+    for v_role in
+        select g.role, array_agg(g.part) as parts
+          from redrive.role_grant g join pg_catalog.pg_roles r on r.rolname = g.role
+         where g.part in ('work', 'operate', 'read') group by g.role
+    loop
+        execute format('grant usage on schema fastpix to %I', v_role.role);
+        execute format('grant select on fastpix.webhook_events to %I', v_role.role);
+        foreach v_table in array array['media', 'live_streams', 'uploads'] loop
+            execute format('grant select on fastpix.%I to %I', v_table, v_role.role);
+            if 'work' = any (v_role.parts) then
+                execute format('grant insert, update, delete on fastpix.%I to %I', v_table, v_role.role);
+            end if;
+        end loop;
+    end loop;
+end
+$$;
