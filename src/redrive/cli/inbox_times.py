@@ -13,7 +13,7 @@ from redrive.errors import InvalidArgument
 from redrive.store import events
 
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
-_AGO = re.compile(r"(\d{1,9})([smhdw])")
+_AGO = re.compile(r"([0-9]{1,9})([smhdw])")
 
 
 def parse(text: str, option: str) -> datetime | timedelta:
