@@ -9,7 +9,7 @@ Not given   that each event's own state was ever seen: only the latest counts.
 
 from __future__ import annotations
 
-from redrive.inbox.source import Api, Signal, Source, State
+from redrive.inbox.source import Api, Signal, Source, State, tables_of
 from redrive.job import Ignored, Job
 from redrive.store import adapters, events
 
@@ -26,7 +26,7 @@ async def refetch(event: Signal, job: Job, api: Api) -> None:
     # By the database's clock, and before the API is asked: whatever happened until then, the answer shows.
     began = await job.ask(events.now())
     answers: list[tuple[str, State | None]] = [(each, await api.fetch(each)) for each in resources]
-    async with job.transaction() as connection:
+    async with tables_of(api), job.transaction() as connection:
         for resource, state in answers:
             if not await adapters.run(events.note_fetch(event.source, resource, began), connection):
                 continue

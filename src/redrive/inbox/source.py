@@ -8,16 +8,18 @@ it raises is an outcome: `Snooze` when the API asks to be left alone, `Reject` w
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import psycopg
 from psycopg import AsyncConnection
+from psycopg.errors import InsufficientPrivilege, InvalidSchemaName, UndefinedColumn, UndefinedTable
 from psycopg.rows import TupleRow, tuple_row
 
-from redrive.errors import RedriveError
+from redrive.errors import RedriveError, SetupError
 from redrive.job import Snooze
 from redrive.store import install
 from redrive.store.faults import explain_psycopg
@@ -173,6 +175,19 @@ async def patiently(ask: Callable[[], Awaitable[T]]) -> T:
             if pause is None:
                 raise
         await asyncio.sleep(pause)
+
+
+@asynccontextmanager
+async def tables_of(api: Api) -> AsyncGenerator[None]:
+    """Raises `SetupError` with the way out where the tables of `api` are missing, or the role's right to them."""
+    try:
+        yield
+    except (UndefinedTable, UndefinedColumn, InvalidSchemaName, InsufficientPrivilege) as error:
+        said = error.diag.message_primary or str(error)
+        raise SetupError(
+            f"{said}: run `redrive migrate --app module:attribute`, which makes the tables of "
+            f"{type(api).__name__} and grants them to the roles that have a part of redrive"
+        ) from error
 
 
 def install_tables(connection: psycopg.Connection[Any], apis: Mapping[str, Api]) -> list[str]:

@@ -17,7 +17,7 @@ import asyncio
 import math
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from email.utils import parsedate_to_datetime
 from typing import Any
 
@@ -65,9 +65,14 @@ class Calls:
         self._process = os.getpid()
 
     async def ask(
-        self, method: str, path: str, params: Mapping[str, str | int] | None = None
+        self,
+        method: str,
+        path: str,
+        params: Mapping[str, str | int] | None = None,
+        *,
+        nothing: Sequence[int] = (404,),
     ) -> httpx.Response | None:
-        """The response; None for 404. Raises as the module says."""
+        """The response; None for a status of `nothing`. Raises as the module says."""
         what = f"{method} {path}"
         headers = self._headers()
         try:
@@ -80,7 +85,7 @@ class Calls:
         except httpx.HTTPError as error:
             said = str(error) or type(error).__name__
             raise ApiError(f"{self._name} is out of reach for {what}: {said}; it is tried again") from error
-        return self._judged(response, what)
+        return self._judged(response, what, nothing)
 
     async def json(self, path: str, params: Mapping[str, str | int] | None = None) -> Any:
         """The JSON that GET answers; None for 404. Raises as `ask`, `ApiError` for what is no JSON."""
@@ -131,23 +136,21 @@ class Calls:
         ]
         return httpx.Response(response.status_code, headers=kept, content=b"".join(chunks))
 
-    def _judged(self, response: httpx.Response, what: str) -> httpx.Response | None:
+    def _judged(self, response: httpx.Response, what: str, nothing: Sequence[int]) -> httpx.Response | None:
         status = response.status_code
         if (wait := self._wait(response)) is not None:
             raise Snooze(min(max(wait, _LEAST_SNOOZE), MOST_SNOOZE))
         if response.is_success:
             return response
         answered = f"{self._name} answered {what} with {status}"
-        if status == 404:
+        if status in nothing:
             return None
         if status in (401, 403):
             why = "the credentials are wrong or expired" if status == 401 else "they lack a permission"
-            raise Reject(f"{answered}: {why}; check {self._check}, then replay the event")
+            raise Reject(f"{answered}: {why}; check {self._check}")
         if status == 408 or status >= 500:
             raise ApiError(f"{answered}; it is tried again")
-        raise Reject(
-            f"{answered}, which another try does not change; check the base URL, then replay the event"
-        )
+        raise Reject(f"{answered}, which another try does not change; check the base URL")
 
     def _wait(self, response: httpx.Response) -> float | None:
         asked = retry_after(response)

@@ -28,6 +28,8 @@ BASE_URL = "https://api.github.com/"
 TOKEN = "GITHUB_TOKEN"
 _VERSION = "2022-11-28"
 _PAGE = 100
+# Unknown, too old, or refused for this delivery alone.
+_NOT_AGAIN = (400, 404, 410, 422)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +113,8 @@ class GitHub:
     async def redeliver(self, delivery: Delivery) -> bool:
         """Ask for it to be sent again; False when GitHub does not have it any more. Waits if asked to."""
         path = f"{self._path}/{delivery.id}/attempts"
-        return await patiently(partial(self._calls.ask, "POST", path)) is not None
+        ask = partial(self._calls.ask, "POST", path, nothing=_NOT_AGAIN)
+        return await patiently(ask) is not None
 
     def _headers(self) -> Mapping[str, str]:
         return {
