@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import base64
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,10 +11,7 @@ from redrive.errors import SignatureError
 from redrive.inbox.providers import provider
 from redrive.inbox.schemes import NAMES
 from redrive.inbox.signatures import Verified, verify
-
-VECTORS: list[dict[str, Any]] = json.loads(
-    (Path(__file__).parent.parent / "webhook-vectors.json").read_text()
-)
+from tests.support.webhooks import VECTORS, body_of, secrets_of
 
 # Which of the four reasons; where a vector is not listed, its own words say it.
 _STALE = ("old", "in the future", "outside the configured window")
@@ -27,10 +22,6 @@ _MISMATCHED = (
 )  # fmt: skip
 
 
-def body_of(vector: dict[str, Any]) -> bytes:
-    return base64.b64decode(vector["body_b64"]) if "body_b64" in vector else vector["body"].encode()
-
-
 def config_of(vector: dict[str, Any]) -> dict[str, Any]:
     return {**vector.get("config", {}), "tolerance": vector.get("tolerance_s")}
 
@@ -38,7 +29,7 @@ def config_of(vector: dict[str, Any]) -> dict[str, Any]:
 def judged(vector: dict[str, Any]) -> Verified:
     return verify(
         vector["scheme"],
-        secrets=vector.get("secrets", [vector["secret"]]),
+        secrets=secrets_of(vector),
         headers=vector["headers"],
         body=body_of(vector),
         url=vector.get("url"),
@@ -71,7 +62,7 @@ def test_every_scheme_has_vectors_of_both_kinds() -> None:
 @pytest.mark.parametrize("vector", named("valid"))
 def test_a_request_signed_right_is_verified(vector: dict[str, Any]) -> None:
     verified = judged(vector)
-    assert 0 <= verified.secret < len(vector.get("secrets", [vector["secret"]]))
+    assert 0 <= verified.secret < len(secrets_of(vector))
     if verified.id is not None and "event_id" in vector:
         assert verified.id == vector["event_id"]
     if verified.type is not None and "event_type" in vector:
@@ -83,7 +74,7 @@ def test_a_request_signed_wrong_is_refused_for_its_reason(vector: dict[str, Any]
     with pytest.raises(SignatureError) as refused:
         judged(vector)
     assert refused.value.reason == reason_of(vector)
-    for secret in vector.get("secrets", [vector["secret"]]):
+    for secret in secrets_of(vector):
         # "other" is a secret of one vector, and a word.
         assert secret == "other" or secret not in str(refused.value)
 

@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, TypeAlias, cast
 
-from redrive.errors import ConfigError
-from redrive.inbox.signatures import Verifier
+from redrive.errors import ConfigError, SignatureError
+from redrive.inbox.headers import Headers
+from redrive.inbox.signatures import Verified, Verifier
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -61,7 +62,9 @@ class LiveSecrets:
         self._kept = tuple(kept)
         self._config = config
         self._ends = sorted({each.until.timestamp() for each in kept if each.until is not None})
-        self._made: dict[tuple[str, ...], Verifier] = {}
+        everyone = tuple(each.text for each in kept)
+        settings = [each.setting for each in kept]
+        self._ready = everyone, Verifier(provider, everyone, config, settings=settings)
 
     def __repr__(self) -> str:
         return f"LiveSecrets({', '.join(each.setting for each in self._kept)})"
@@ -72,12 +75,22 @@ class LiveSecrets:
             return tuple(each.text for each in self._kept)
         return tuple(each.text for each in self._kept if each.until is None or now < each.until.timestamp())
 
-    def verifier(self, now: float) -> Verifier | None:
-        """One made ready with `at(now)`, kept for the next request; None when no secret counts any more."""
+    def verify(
+        self, headers: Headers, body: bytes, url: str | None = None, now: float | None = None
+    ) -> Verified:
+        """What the signature vouches for, as `Verifier.verify` says it; `secret` is a position in `at(now)`.
+
+        The secrets are made ready once, and again when the date of one has passed. Raises `SignatureError`.
+        """
+        now = time.time() if now is None else now
         live = self.at(now)
-        if live and live not in self._made:
-            self._made = {live: Verifier(self._provider, live, self._config)}
-        return self._made.get(live)
+        if not live:
+            raise SignatureError("mismatch", "the date of every secret has passed; configure one that counts")
+        ready, verifier = self._ready
+        if ready != live:
+            verifier = Verifier(self._provider, live, self._config)
+            self._ready = live, verifier
+        return verifier.verify(headers, body, url, now)
 
 
 def resolve(source: str, provider: str, given: Given, config: Mapping[str, Any] | None = None) -> LiveSecrets:
@@ -96,7 +109,6 @@ def resolve(source: str, provider: str, given: Given, config: Mapping[str, Any] 
         raise ConfigError(f"{setting} is an empty list; give at least one")
     names = [setting if len(items) == 1 else f"{setting} [{place}]" for place in range(len(items))]
     kept = [_kept(item, name) for item, name in zip(items, names, strict=True)]
-    Verifier(provider, [each.text for each in kept], config, settings=[each.setting for each in kept])
     live = LiveSecrets(provider, kept, config)
     if not live.at(time.time()):
         raise ConfigError(f"{setting}: the date until which it counts has passed; give one that counts")
