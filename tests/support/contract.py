@@ -14,6 +14,7 @@ from datetime import datetime, timedelta
 from typing import Any, Protocol
 
 import psycopg
+from psycopg.pq import ExecStatus
 from psycopg.rows import namedtuple_row
 
 Connection = psycopg.Connection[Any]
@@ -149,7 +150,8 @@ class Contract:
 
     def __call__(self, query: str, *params: object) -> Rows:
         cursor = self.connection.execute(query.encode(), params or None)
-        return cursor.fetchall() if cursor.description else []
+        # By its status: a `select from` has no columns to describe, and still has rows.
+        return cursor.fetchall() if cursor.pgresult and cursor.pgresult.status == ExecStatus.TUPLES_OK else []
 
     def value(self, query: str, *params: object) -> Any:
         [row] = self(query, *params)

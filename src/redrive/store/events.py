@@ -13,6 +13,7 @@ from uuid import UUID
 
 from redrive import payload as payloads
 from redrive.errors import InvalidArgument
+from redrive.policy import check_count
 from redrive.store.statement import Row, Statement, scalar, text_array
 
 STATUSES = ("received", "processed", "failed", "ignored")
@@ -54,6 +55,70 @@ class Recorded(NamedTuple):
     generation: int
     origin: str
     settled_at: datetime | None
+
+
+class Listed(NamedTuple):
+    """An event as a list shows it, without its bodies."""
+
+    id: str
+    source: str
+    event_id: str
+    type: str
+    resource: str | None
+    received_at: datetime
+    status: str
+    attempts: int
+    last_error: str | None
+    msg_id: int
+    queue: str
+    generation: int
+    origin: str
+    settled_at: datetime | None
+
+
+class Replayed(NamedTuple):
+    """`status`: replayed (`msg_id` is the new message), live, locked, no queue or missing."""
+
+    id: str
+    msg_id: int | None
+    status: str
+
+
+class SourceStatus(NamedTuple):
+    """What became of a source's events. Each count stops at 10,000: `more` says that one did.
+
+    `received` is the sum of the four. `refused`: requests by reason, ever.
+    """
+
+    source: str
+    received: int
+    waiting: int
+    processed: int
+    failed: int
+    ignored: int
+    more: bool
+    refused: dict[str, int]
+    last_received_at: datetime | None
+    last_processed_at: datetime | None
+    oldest_waiting_at: datetime | None
+    last_refused_at: datetime | None
+
+
+class Refusal(NamedTuple):
+    """A request that was refused, or an event whose id came again with another body (reason conflict).
+
+    `body` has its first 64 KB, `size` says how many bytes there were.
+    """
+
+    id: int
+    source: str
+    at: datetime
+    reason: str
+    detail: str | None
+    headers: dict[str, Any] | None
+    body: bytes | None
+    size: int | None
+    event_id: str | None
 
 
 def receive(
@@ -103,9 +168,84 @@ def load(id: str) -> Statement[Recorded | None]:
 
     Raises `InvalidArgument` for what is no uuid.
     """
-    columns = ", ".join(_AS_TEXT.get(name, name) for name in Recorded._fields)
+    columns = _columns(Recorded, "id", "payload", "headers")
     return Statement(
         f"select {columns} from redrive.event(p_id => %s::uuid)", (check_id(id),), _only_recorded
+    )
+
+
+def find(source: str, event_id: str) -> Statement[str | None]:
+    """The id of the record of what `source` calls `event_id`; None when there is none."""
+    return Statement(
+        "select redrive.find_event(p_source => %s::text, p_event_id => %s::text)::text",
+        (source, event_id),
+        scalar,
+    )
+
+
+def page(
+    *,
+    source: str | None = None,
+    type: str | None = None,
+    status: str | None = None,
+    resource: str | None = None,
+    since: datetime | None = None,
+    until: datetime | None = None,
+    after: str | None = None,
+    limit: int = 100,
+) -> Statement[list[Listed]]:
+    """At most `limit` events, newest first; `after` is the id of the last one of the page before.
+
+    `type` may hold ``*`` for any text. `since` is inside, `until` outside. Raises `InvalidArgument`.
+    """
+    if status is not None and status not in STATUSES:
+        raise InvalidArgument(f"status {status!r} is unknown; a status is one of {', '.join(STATUSES)}")
+    return Statement(
+        f"select {_columns(Listed, 'id')} from redrive.list_events(p_source => %s::text, p_type => %s::text,"
+        " p_status => %s::text, p_resource => %s::text, p_since => %s::timestamptz,"
+        " p_until => %s::timestamptz, p_after => %s::uuid, p_limit => %s::integer)",
+        (
+            source,
+            type,
+            status,
+            resource,
+            _moment(since, "since"),
+            _moment(until, "until"),
+            None if after is None else check_id(after),
+            check_count(limit, "limit"),
+        ),
+        lambda rows: [Listed(*row) for row in rows],
+    )
+
+
+def replay(ids: Sequence[str]) -> Statement[list[Replayed]]:
+    """Send events through their queue again, in one transaction; one answer an id.
+
+    Raises `InvalidArgument` for what is no uuid.
+    """
+    return Statement(
+        f"select {_columns(Replayed, 'id')} from redrive.replay_events(p_ids => %s::uuid[])",
+        (text_array([check_id(each) for each in ids]),),
+        lambda rows: [Replayed(*row) for row in rows],
+    )
+
+
+def status(source: str | None = None) -> Statement[list[SourceStatus]]:
+    """One row a source that is known, by name; or the one of `source`, known or not."""
+    return Statement(
+        f"select {_columns(SourceStatus, 'refused')} from redrive.inbox_status(p_source => %s::text)",
+        (source,),
+        lambda rows: [_source_status(row) for row in rows],
+    )
+
+
+def refusals(source: str | None = None, *, limit: int = 100) -> Statement[list[Refusal]]:
+    """The quarantine, newest first. Raises `InvalidArgument`."""
+    return Statement(
+        f"select {_columns(Refusal, 'headers')}"
+        " from redrive.refusals(p_source => %s::text, p_limit => %s::integer)",
+        (source, check_count(limit, "limit")),
+        lambda rows: [_refusal(row) for row in rows],
     )
 
 
@@ -146,12 +286,34 @@ def check_id(id: object) -> str:
         raise InvalidArgument(f"event id {id!r} is no uuid; `redrive inbox list` shows them") from None
 
 
-_AS_TEXT = {"id": "id::text", "payload": "payload::text", "headers": "headers::text"}
+def _columns(of: type[Any], *as_text: str) -> str:
+    return ", ".join(f"{name}::text" if name in as_text else name for name in of._fields)
+
+
+def _moment(value: datetime | None, name: str) -> str | None:
+    if value is None:
+        return None
+    if value.utcoffset() is None:
+        raise InvalidArgument(f"{name} is {value!r}, which has no time zone; add one, such as tzinfo=UTC")
+    return value.isoformat()
 
 
 def _only_recorded(rows: Sequence[Row]) -> Recorded | None:
     if not rows:
         return None
-    values = dict(zip(Recorded._fields, rows[0], strict=True))
-    values["headers"] = None if values["headers"] is None else payloads.decode_any(values["headers"])
-    return Recorded(**values)
+    event = Recorded(*rows[0])
+    return event._replace(headers=_decoded(event.headers), raw=bytes(event.raw))
+
+
+def _source_status(row: Row) -> SourceStatus:
+    status = SourceStatus(*row)
+    return status._replace(refused=_decoded(status.refused))
+
+
+def _refusal(row: Row) -> Refusal:
+    refusal = Refusal(*row)
+    return refusal._replace(headers=_decoded(refusal.headers))
+
+
+def _decoded(text: Any) -> Any:
+    return None if text is None else payloads.decode_any(text)

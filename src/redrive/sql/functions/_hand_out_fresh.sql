@@ -9,10 +9,10 @@ begin
     return query execute format($q$
         with p as materialized (
             select m.ctid as tid, m.vt, m.read_ct = 0 and %s is null as fresh
-              from pgmq.%I m where m.vt <= $1 order by m.vt limit $2 for update skip locked)
+              from pgmq.%I m where m.vt <= $1 %s order by m.vt limit $2 for update skip locked)
         update pgmq.%I m set vt = $3, read_ct = 1 %s from p where m.ctid = p.tid and p.fresh
         returning m.msg_id, 1, 1, m.enqueued_at, m.vt, p.vt, m.message, %s, null::text, false
-        $q$, redrive._part(q, 'key'), 'q_' || q.queue, 'q_' || q.queue,
+        $q$, redrive._part(q, 'key'), 'q_' || q.queue, redrive._part(q, 'small'), 'q_' || q.queue,
              case when q.has_last_read_at then ', last_read_at = $1' else '' end, redrive._part(q, 'headers'))
       using p_now, p_qty, p_until;
 end

@@ -5,6 +5,7 @@
 --   bag         the headers to add ours to
 --   generation, origin, late   what else stands in the headers
 --   event       the webhook event it is the job of
+--   small       a condition behind others: not one of the large messages that this round leaves out
 -- Whoever may write to pgmq's tables may have written anything: what is no object counts as no headers, what is no
 -- number as no such header. An error here would let one message block its queue for ever.
 create function redrive._part(q redrive.queue, p_part text) returns text
@@ -33,6 +34,8 @@ as $$
             case when q.has_headers then 'substring(m.headers ->> ''x-redrive-late'' from ''^\d{1,9}$'')::integer' else 'null::integer' end
         when 'event' then
             'substring(m.headers ->> ''x-redrive-event'' from ''^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$'')::uuid'
+        when 'small' then
+            case when q.large then 'and (m.headers ? ''x-redrive-large'') is not true' else '' end
         when 'bag' then
             'case when jsonb_typeof(m.headers) = ''object'' then m.headers else ''{}'' end'
         when 'isolated' then

@@ -13,8 +13,8 @@ begin
                array_agg(p.msg_id) filter (where p.spent), array_agg(p.msg_id) filter (where p.gap),
                max(p.vt), count(*)::integer, $2
           from (select m.ctid as tid, m.msg_id, m.vt, %s as key, %s as spent, %s as gap
-                  from pgmq.%I m where m.vt <= $1 %s order by m.vt limit $2 for update skip locked) p
-        $q$, redrive._part(q, 'key'), v_spent, redrive._part(q, 'gap'), 'q_' || q.queue,
+                  from pgmq.%I m where m.vt <= $1 %s %s order by m.vt limit $2 for update skip locked) p
+        $q$, redrive._part(q, 'key'), v_spent, redrive._part(q, 'gap'), 'q_' || q.queue, redrive._part(q, 'small'),
              case when p_healthy then 'and not ' || v_spent else '' end)
        into v_pick using p_now, p_qty;
     return v_pick;

@@ -1,14 +1,11 @@
--- _send_event: the job of a new event. The first event, and the first large one, mark the queue.
+-- _send_event: the job of a new event.
 create function redrive._send_event(q redrive.queue, p_id uuid, p_msg_id bigint, p_message jsonb, p_now timestamptz) returns void
 language plpgsql set search_path = ''
 as $$
 declare
     v_large boolean := octet_length(p_message::text) > 1000000;
 begin
-    if not q.inbox or (v_large and not q.large) then
-        update redrive.queue r set inbox = true, large = r.large or v_large
-         where r.queue = q.queue and (not r.inbox or v_large and not r.large);
-    end if;
+    perform redrive._mark_inbox(q, v_large);
     execute format('insert into pgmq.%I (msg_id, vt, message, headers) overriding system value values ($1, $2, $3, $4)', 'q_' || q.queue)
       using p_msg_id, p_now, p_message, redrive._event_headers(p_id, v_large);
     if q.notify then

@@ -2,6 +2,7 @@
 -- Never waits for a lock, and its cost does not grow with what is parked: `vt <= $1` is an index condition, since the clock
 -- is read once into a variable. Messages whose budget is spent become dead letters here, without a run, and do not shrink
 -- the batch; those whose key is done end as duplicate, those whose key is busy are postponed at no charge.
+-- A webhook event of over 1 MB is a batch of its own: it waits until it is the longest due, and then comes alone.
 -- due_at is vt as it was found: release gives it back. isolated: the last two deliveries ended without a report.
 -- part: work
 create function redrive.claim(p_queue text, p_vt numeric, p_qty integer, p_worker text)
@@ -21,6 +22,7 @@ declare
     v_looked integer := 0;
     v_more boolean := false;
     v_rows integer;
+    v_large boolean;
 begin
     if p_qty is null or p_qty < 1 or p_vt is null or p_vt < 1 or p_vt > 3155760000 then
         perform redrive._refuse(format('claim takes a whole number of messages >= 1 and a visibility timeout >= 1 second, not %s and %s',
@@ -30,6 +32,14 @@ begin
     v_until := v_now + make_interval(secs => p_vt::float8);
     if q.paused or (q.single_flight and not redrive._take_flight(p_queue, p_worker, v_until)) then
         return;
+    end if;
+    if q.large then
+        execute format('select m.headers ? ''x-redrive-large'' from pgmq.%I m where m.vt <= $1 order by m.vt limit 1', 'q_' || p_queue)
+           into v_large using v_now;
+        if v_large then
+            p_qty := 1;
+            q.large := false;
+        end if;
     end if;
     return query select * from redrive._hand_out_fresh(q, p_qty, v_now, v_until);
     get diagnostics v_got = row_count;

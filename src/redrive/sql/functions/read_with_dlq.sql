@@ -28,6 +28,7 @@ begin
     end if;
     perform redrive._ensure_archive(q);
     q.max_attempts := p_max_read_ct;
+    q.large := false;
     v_until := v_now + make_interval(secs => p_vt);
     for v_round in 1 .. 2 loop
         v_pick := redrive._pick(q, v_now, p_qty - v_got, v_poison);

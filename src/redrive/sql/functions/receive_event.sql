@@ -29,19 +29,23 @@ begin
     if p_derived then
         v_event_id := redrive._derived_id(p_source, p_event_id, v_now);
     end if;
-    -- The id is taken before it is known whether it is needed, so that each row is written once; a duplicate leaves a gap.
-    insert into redrive.webhook_event as e (id, source, event_id, type, resource, received_at, payload, raw, headers, msg_id, queue, origin)
-         values (v_id, p_source, v_event_id, p_type, p_resource, v_now, p_payload, p_raw, p_headers,
-                 nextval(pg_get_serial_sequence(format('pgmq.%I', 'q_' || p_queue), 'msg_id')), p_queue, p_origin)
-    on conflict (source, event_id) do nothing
-      returning e.msg_id into v_msg_id;
-    if found then
-        perform redrive._send_event(q, v_id, v_msg_id, redrive._event_message(v_event_id, p_type, p_payload), v_now);
-        return query select v_id, v_msg_id, false, false;
-        return;
+    -- Looked at before it is written: an insert would wait for a handler's transaction that is completing the earlier event.
+    select * into v_earlier from redrive.webhook_event e where e.source = p_source and e.event_id = v_event_id;
+    if not found then
+        -- The message's id is taken now, so that the row is written once.
+        insert into redrive.webhook_event as e (id, source, event_id, type, resource, received_at, payload, raw, headers, msg_id, queue, origin)
+             values (v_id, p_source, v_event_id, p_type, p_resource, v_now, p_payload, p_raw, p_headers,
+                     nextval(pg_get_serial_sequence(format('pgmq.%I', 'q_' || p_queue), 'msg_id')), p_queue, p_origin)
+        on conflict (source, event_id) do nothing
+          returning e.msg_id into v_msg_id;
+        if found then
+            perform redrive._send_event(q, v_id, v_msg_id, redrive._event_message(v_event_id, p_type, p_payload), v_now);
+            return query select v_id, v_msg_id, false, false;
+            return;
+        end if;
+        -- Another was faster, and has committed: only a new statement sees its row.
+        select * into strict v_earlier from redrive.webhook_event e where e.source = p_source and e.event_id = v_event_id;
     end if;
-    -- Read after the insert: only then is a row that another transaction has just committed sure to be seen.
-    select * into strict v_earlier from redrive.webhook_event e where e.source = p_source and e.event_id = v_event_id;
     if not p_derived and redrive._conflicts(v_earlier, p_raw, p_payload, p_volatile) then
         perform redrive._quarantine(p_source, v_now, 'conflict', 'the id was received before, with another body', p_headers, p_raw,
                                     octet_length(p_raw), v_event_id);
