@@ -11,12 +11,15 @@ from redrive.errors import (
     SetupError,
     Unavailable,
 )
+from redrive.inbox.event import Event
+from redrive.inbox.secrets import Secret
 from redrive.job import Job, Reject, Retry, Snooze, SyncJob
 from redrive.policy import Backoff, QueuePolicy
 
 __all__ = [
     "Backoff",
     "ConfigError",
+    "Event",
     "InvalidArgument",
     "Job",
     "JobHandle",
@@ -28,6 +31,7 @@ __all__ = [
     "RedriveError",
     "Reject",
     "Retry",
+    "Secret",
     "Sent",
     "SetupError",
     "Snooze",

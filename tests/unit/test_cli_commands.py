@@ -42,6 +42,7 @@ COMMANDS = {
     "queue resume",
     "queue show",
     "send",
+    "serve",
     "status",
     "worker",
 }

@@ -5,21 +5,40 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
-from typing import Any, Concatenate, ParamSpec, Protocol, TypedDict, TypeVar, Unpack, cast, overload
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    ParamSpec,
+    Protocol,
+    TypedDict,
+    TypeVar,
+    Unpack,
+    cast,
+    overload,
+)
 
 from redrive.app.handle import JobHandle
+from redrive.app.inboxes import Inboxes
 from redrive.app.outbox import Outbox, SendManyOptions, SendOptions
 from redrive.app.sync import SyncRedrive
 from redrive.errors import ConfigError, InvalidArgument
+from redrive.inbox.inbox import LIMIT, Inbox
 from redrive.job import Job, JobDefinition, SyncJob
 from redrive.payload import MAX_PAYLOAD
 from redrive.policy import Backoff, QueuePolicy, check_count
 from redrive.store import messages
+from redrive.store.database import Database
 from redrive.store.messages import Sent
+
+if TYPE_CHECKING:
+    from redrive.inbox.secrets import Given
+    from redrive.inbox.source import Api
 
 P = TypeVar("P")
 A = ParamSpec("A")
 R = TypeVar("R")
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Policy(TypedDict, total=False):
@@ -63,12 +82,26 @@ class Redrive:
         self._outbox = Outbox(lambda: self.database_url, max_payload)
         self._decimals = decimals
         self._jobs: dict[str, JobDefinition] = {}
+        self._inboxes = Inboxes(decimals=decimals)
         self.sync = SyncRedrive(self._outbox)
 
     @property
     def jobs(self) -> Mapping[str, JobDefinition]:
-        """The declared jobs by queue."""
-        return MappingProxyType(self._jobs)
+        """The declared jobs by queue, those of the inboxes among them.
+
+        Raises `ConfigError` for a handler of events whose source is no inbox.
+        """
+        return MappingProxyType({**self._jobs, **self._inboxes.jobs})
+
+    @property
+    def inboxes(self) -> Mapping[str, Inbox]:
+        """The declared inboxes by source. Raises `ConfigError` as `jobs`."""
+        return self._inboxes.checked
+
+    @property
+    def database(self) -> Database:
+        """For redrive's own parts: where this app's calls go. Raises `ConfigError` when none is named."""
+        return self._outbox.database
 
     def job(self, queue: str, **policy: Unpack[Policy]) -> Register:
         """Declare the handler of `queue`: ``@app.job("email_jobs", max_attempts=5)``.
@@ -78,10 +111,15 @@ class Redrive:
         and for an unknown field or impossible value of the policy; `InvalidArgument` for the queue's name.
         """
         messages.check_sendable(queue)
-        declared = _policy(queue, policy)
+        declared = _policy(f"job of queue {queue!r}", policy)
 
         def register(handler: Callable[..., Any]) -> JobHandle[Any, ..., Any]:
             definition = JobDefinition.of(queue, handler, declared, decimals=self._decimals)
+            if sources := self._inboxes.of_queue(queue):
+                raise ConfigError(
+                    f"queue {queue!r} takes the webhooks of inbox {', '.join(sources)}; {definition.name} "
+                    "cannot be its job: use another queue, or handle the events with @app.on(...)"
+                )
             if first := self._jobs.get(queue):
                 raise ConfigError(
                     f"queue {queue!r} has the job {first.name}; {definition.name} cannot be a second one; "
@@ -91,6 +129,67 @@ class Redrive:
             return JobHandle(self._outbox, definition)
 
         return cast("Register", register)
+
+    def inbox(
+        self,
+        source: str,
+        *,
+        provider: str,
+        queue: str,
+        secret: Given = None,
+        limit: int = LIMIT,
+        tolerance: float | None = None,
+        config: Mapping[str, Any] | None = None,
+        url: str | None = None,
+        api: Api | None = None,
+        **policy: Unpack[Policy],
+    ) -> None:
+        """Receive the webhooks of `source`, at ``POST /webhooks/{source}`` of `redrive.web.asgi(app)`.
+
+        provider   who sends them, and so how they are signed and what they mean: stripe, github, generic, ...
+        queue      where their jobs go; several inboxes may share one, but not with a job
+        secret     text, a `Secret` with an end, a function that answers either, or several of them, newest
+                   first; None: the variable <SOURCE>_WEBHOOK_SECRET
+        limit      bytes a body may have, also unpacked; 25 MB
+        tolerance  seconds a signature may be old, or ahead; None: what the provider's scheme says
+        config     how a generic provider signs
+        url        where the sender posts to, for a scheme that signs that (twilio); None: as seen here
+        api        where the truth is: events that no handler takes are fetched from there again
+
+        The queue's policy as of `job`. Secrets are looked up when the receiver starts. Raises `ConfigError`.
+        """
+        declared = Inbox.of(
+            source,
+            provider=provider,
+            queue=queue,
+            secret=secret,
+            limit=limit,
+            tolerance=tolerance,
+            config=config,
+            url=url,
+            api=api,
+        )
+        if job := self._jobs.get(queue):
+            raise ConfigError(
+                f"queue {queue!r} has the job {job.name}; inbox {source!r} cannot send into it: use another"
+            )
+        self._inboxes.add(declared, _policy(f"inbox {source!r}", policy))
+
+    def on(self, source: str, pattern: str) -> Callable[[F], F]:
+        """Handle events of `source` whose type fits `pattern`: ``@app.on("fastpix", "video.media.*")``.
+
+        ``*`` stands for any text; the pattern is held against ``type.action``, where the provider has
+        actions, and against the type alone. The most specific handler gets the event: one without ``*``
+        first, then the one with more characters; an event without any ends as ignored. The handler takes
+        (event) or (event, job), as `async def` or `def`, and ends as a job's does. Raises `ConfigError` for a
+        pattern that is taken, naming both functions.
+        """
+
+        def register(function: F) -> F:
+            self._inboxes.on(source, pattern, function)
+            return function
+
+        return register
 
     async def send(self, queue: str, payload: object, **options: Unpack[SendOptions]) -> Sent:
         """Send one message of plain JSON to `queue`.
@@ -153,11 +252,11 @@ class Register(Protocol):
     def __call__(self, handler: Callable[Concatenate[P, A], R], /) -> JobHandle[P, Concatenate[P, A], R]: ...
 
 
-def _policy(queue: str, given: Policy) -> QueuePolicy:
+def _policy(what: str, given: Policy) -> QueuePolicy:
     values: dict[str, Any] = {**given}
     if unknown := sorted(values.keys() - Policy.__annotations__.keys()):
         known = ", ".join(sorted(Policy.__annotations__))
-        raise ConfigError(f"job of queue {queue!r}: there is no policy {unknown[0]!r}; there are: {known}")
+        raise ConfigError(f"{what}: there is no policy {unknown[0]!r}; there are: {known}")
     # QueuePolicy's None is "not declared".
     if values.get("timeout", 0) is None:
         values["timeout"] = math.inf
@@ -166,4 +265,4 @@ def _policy(queue: str, given: Policy) -> QueuePolicy:
     try:
         return QueuePolicy(**values)
     except InvalidArgument as error:
-        raise ConfigError(f"job of queue {queue!r}: {error}") from error
+        raise ConfigError(f"{what}: {error}") from error

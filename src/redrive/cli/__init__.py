@@ -24,6 +24,7 @@ from redrive.cli.migrate import migrate
 from redrive.cli.options import DatabaseOption
 from redrive.cli.output import say
 from redrive.cli.send import send
+from redrive.cli.serve import serve
 from redrive.cli.session import name_database
 from redrive.cli.status import status
 from redrive.cli.worker import worker
@@ -50,7 +51,7 @@ app = typer.Typer(
     help="Production job queues on the Postgres you already have.",
     epilog="Exit: 0 fine, 1 it found something wrong, 2 usage or configuration, 3 database out of reach.",
 )
-for each in (demo, dev, worker, migrate, grant, send, status, config):
+for each in (demo, dev, worker, serve, migrate, grant, send, status, config):
     app.command()(each)
 for noun in (queue, message, dlq, key, lease):
     app.add_typer(noun.app, name=noun.__name__.rpartition(".")[2])

@@ -10,7 +10,7 @@ Not given   that each event's own state was ever seen: only the latest counts.
 from __future__ import annotations
 
 from redrive.inbox.source import Api, Signal, Source, State, tables_of
-from redrive.job import Ignored, Job
+from redrive.job import Ignored, Job, ask
 from redrive.store import adapters, events
 
 
@@ -24,7 +24,7 @@ async def refetch(event: Signal, job: Job, api: Api) -> None:
     if not resources or not isinstance(api, Source):
         raise Ignored
     # By the database's clock, and before the API is asked: whatever happened until then, the answer shows.
-    began = await job.ask(events.now())
+    began = await ask(job, events.now())
     answers: list[tuple[str, State | None]] = [(each, await api.fetch(each)) for each in resources]
     async with tables_of(api), job.transaction() as connection:
         for resource, state in answers:

@@ -12,9 +12,9 @@ Retry, Snooze and Reject may be returned or raised. Whatever else is returned is
 """
 
 from redrive.job.completion import BlockingCompletion, Completion, learn_installation
-from redrive.job.definition import JobDefinition, Malformed
-from redrive.job.given import BlockingSettling, Cancelled, Job, Settling, SyncJob
-from redrive.job.outcome import Outcome, Reject, Retry, Snooze
+from redrive.job.definition import JobDefinition, Malformed, parameters_of, place_of
+from redrive.job.given import BlockingSettling, Cancelled, Job, Settling, SyncJob, ask, blocking
+from redrive.job.outcome import Ignored, Outcome, Reject, Retry, Snooze
 from redrive.store.blocking import BlockingPool
 
 __all__ = [
@@ -23,6 +23,7 @@ __all__ = [
     "BlockingSettling",
     "Cancelled",
     "Completion",
+    "Ignored",
     "Job",
     "JobDefinition",
     "Malformed",
@@ -32,5 +33,9 @@ __all__ = [
     "Settling",
     "Snooze",
     "SyncJob",
+    "ask",
+    "blocking",
     "learn_installation",
+    "parameters_of",
+    "place_of",
 ]

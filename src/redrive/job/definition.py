@@ -57,7 +57,7 @@ class JobDefinition:
         cls, queue: str, handler: Callable[..., Any], policy: QueuePolicy, *, decimals: bool = False
     ) -> JobDefinition:
         """Read the handler's signature. Raises `ConfigError` naming the function."""
-        payload, job = _parameters(handler)
+        payload, job = parameters_of(handler)
         return cls(
             queue=queue,
             handler=handler,
@@ -73,7 +73,7 @@ class JobDefinition:
     @property
     def name(self) -> str:
         """The handler's module and name, and where it stands."""
-        return _name(self.handler)
+        return place_of(self.handler)
 
     def arguments(self, payload: object, job: Job | SyncJob | None) -> tuple[object, ...]:
         """What to call the handler with."""
@@ -147,11 +147,11 @@ class JobDefinition:
         return self._adapter.validate_python(value, by_alias=True, by_name=True)
 
 
-def _parameters(
-    handler: Callable[..., Any],
+def parameters_of(
+    handler: Callable[..., Any], rule: str = _RULE
 ) -> tuple[inspect.Parameter | None, inspect.Parameter | None]:
-    """The parameters for the payload and for the job."""
-    name = _name(handler)
+    """The parameters for the payload and for the job. Raises `ConfigError` with the `rule`."""
+    name = place_of(handler)
     try:
         signature = inspect.signature(handler, eval_str=True)
     except NameError as error:
@@ -163,11 +163,11 @@ def _parameters(
     # A keyword-only parameter with a default is the function's own affair.
     wanted = [p for p in signature.parameters.values() if p.kind in _POSITIONAL or p.default is p.empty]
     if any(p.kind not in _POSITIONAL for p in wanted) or len(wanted) > 2:
-        raise ConfigError(f"{name}{signature}: {_RULE}")
+        raise ConfigError(f"{name}{signature}: {rule}")
     job = wanted[-1] if wanted and _is_job(wanted[-1]) else None
     rest = [p for p in wanted if p is not job]
     if len(rest) > 1 or any(_is_job(p) for p in rest):
-        raise ConfigError(f"{name}{signature}: {_RULE}, in this order, the job annotated as Job")
+        raise ConfigError(f"{name}{signature}: {rule}, in this order, the job annotated as Job")
     if job is not None and SyncJob in _alternatives(job) and inspect.iscoroutinefunction(handler):
         raise ConfigError(f"{name}: an `async def` handler is given a Job, not a SyncJob; annotate it so")
     return (rest[0] if rest else None), job
@@ -191,7 +191,7 @@ def _adapter(handler: Callable[..., Any], annotation: Any) -> TypeAdapter[Any] |
     except PydanticUserError as error:
         shown = _type_name(annotation)
         raise ConfigError(
-            f"{_name(handler)}: pydantic cannot read the type {shown}: {error.message}"
+            f"{place_of(handler)}: pydantic cannot read the type {shown}: {error.message}"
         ) from error
 
 
@@ -206,7 +206,8 @@ def _type_name(annotation: Any) -> str:
     return cast("str", getattr(annotation, "__name__", None) or str(annotation))
 
 
-def _name(handler: Callable[..., Any]) -> str:
+def place_of(handler: Callable[..., Any]) -> str:
+    """A function's module and name, and where it stands."""
     inner = inspect.unwrap(handler)
     name = f"{inner.__module__}.{getattr(inner, '__qualname__', type(inner).__qualname__)}"
     code = getattr(inner, "__code__", None)

@@ -13,26 +13,34 @@ from contextlib import (
     contextmanager,
 )
 from datetime import datetime
-from typing import Any, Protocol, cast
+from typing import Any, Protocol, TypeVar, cast
 
 from psycopg import AsyncConnection, Connection
 from psycopg.rows import TupleRow
 
 from redrive.errors import Lost
 from redrive.store.messages import check_delay
+from redrive.store.statement import Statement
 
 _HIDDEN_HEADER = "x-redrive-"
+_EVENT_HEADER = "x-redrive-event"
+
+T = TypeVar("T")
 
 
 class Settling(Protocol):
     """What a delivery in an `async def` handler asks of its worker.
 
-    `transaction` and `complete` end the delivery as done, or raise `Lost` and change nothing.
+    `transaction` and `complete` end the delivery as done, or raise `Lost` and change nothing. `ask` runs a
+    statement on the worker's own database, beside all transactions. `blocking` is the same delivery for a
+    function in a thread, and the one that counts from then on.
     """
 
     async def extend(self, seconds: float) -> None: ...
     def transaction(self) -> AbstractAsyncContextManager[AsyncConnection[TupleRow]]: ...
     async def complete(self, connection: object) -> None: ...
+    async def ask(self, statement: Statement[T]) -> T: ...
+    def blocking(self) -> SyncJob: ...
 
 
 class BlockingSettling(Protocol):
@@ -120,12 +128,20 @@ class _Delivered:
     @property
     def headers(self) -> dict[str, Any]:
         """The headers the sender gave; redrive's own are left out, and what is no object counts as none."""
+        return {n: value for n, value in self._stored().items() if not n.startswith(_HIDDEN_HEADER)}
+
+    @property
+    def event(self) -> str | None:
+        """The id of the webhook event this message carries (`Event.id`); None for any other message."""
+        if self._headers is None or _EVENT_HEADER not in self._headers:
+            return None
+        found = self._stored().get(_EVENT_HEADER)
+        return found if isinstance(found, str) else None
+
+    def _stored(self) -> dict[str, Any]:
         stored: object = json.loads(self._headers) if self._headers else None
         # pgmq.send takes any JSON for headers.
-        if not isinstance(stored, dict):
-            return {}
-        named = cast("dict[str, Any]", stored)
-        return {name: value for name, value in named.items() if not name.startswith(_HIDDEN_HEADER)}
+        return cast("dict[str, Any]", stored) if isinstance(stored, dict) else {}
 
     @property
     def logger(self) -> logging.LoggerAdapter[logging.Logger]:
@@ -204,6 +220,19 @@ class SyncJob(_Delivered):
         self._check_open()
         self._settling.complete(connection)
         self.completed = True
+
+
+# For redrive's own parts: not for handlers, so no names of a Job.
+
+
+async def ask(job: Job, statement: Statement[T]) -> T:
+    """Run one statement on the worker's own database, beside all transactions of jobs."""
+    return await job._settling.ask(statement)  # pyright: ignore[reportPrivateUsage]
+
+
+def blocking(job: Job) -> SyncJob:
+    """The same delivery for a function in a thread, and the one that counts from now on."""
+    return job._settling.blocking()  # pyright: ignore[reportPrivateUsage]
 
 
 class _FactLogger(logging.LoggerAdapter[logging.Logger]):

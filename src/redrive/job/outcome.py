@@ -1,4 +1,7 @@
-"""Outcomes: what a handler may answer beside None. Each may be returned or raised."""
+"""Outcomes: what a handler may answer beside None. Each may be returned or raised.
+
+`Ignored` is the inbox's own: what it answers for an event that no handler takes.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +60,18 @@ class Reject(Exception):
         return self.reason
 
 
-Outcome = Retry | Snooze | Reject
+@dataclass(unsafe_hash=True)
+class Ignored(Exception):
+    """Nobody handles this webhook event: its message is archived as done is, its event ends as ignored."""
+
+    def __post_init__(self) -> None:
+        super().__init__()
+
+    def __str__(self) -> str:
+        return "no handler takes this event"
+
+
+Outcome = Retry | Snooze | Reject | Ignored
 
 
 def _check_reason(value: object, name: str) -> None:

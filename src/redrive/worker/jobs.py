@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import asynccontextmanager, contextmanager
+from typing import TypeVar
 
 from psycopg import AsyncConnection, Connection
 from psycopg.rows import TupleRow
@@ -20,6 +21,7 @@ from redrive.worker.held import Held
 # Connections for job.transaction(), of each kind; opened only when used.
 _MOST_CONNECTIONS = 10
 
+T = TypeVar("T")
 
 Completing = Callable[[Held, bool], None]
 
@@ -27,8 +29,8 @@ Completing = Callable[[Held, bool], None]
 class Jobs:
     """Makes a `Job` or `SyncJob` for a delivery. `worker` names this process in the store.
 
-    A handler in a transaction holds a connection, and waits for one only where nobody else can: extending has
-    its own, and which database this is `start` has asked.
+    A handler in a transaction holds a connection, and waits for one only where nobody else can: extending and
+    the inbox's questions have their own, and which database this is `start` has asked.
     `completing` is told before a job's own transaction settles its delivery, and when it did not come to it.
     """
 
@@ -106,6 +108,14 @@ class _Settling(Completion):
 
     async def extend(self, seconds: float) -> None:
         await _extend(self._jobs.aside, self._held, seconds)
+
+    async def ask(self, statement: Statement[T]) -> T:
+        return await self._jobs.aside.run(statement)
+
+    def blocking(self) -> SyncJob:
+        # Who decides how it ended looks at this one from now on.
+        self._held.job = job = self._jobs.sync_job(self._held)
+        return job
 
     @asynccontextmanager
     async def transaction(self) -> AsyncGenerator[AsyncConnection[TupleRow]]:

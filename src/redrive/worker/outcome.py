@@ -7,6 +7,7 @@
 | None, told to stop                           |                | retry   | release | nothing |
 | Retry, Reject, returned or raised            | as it says     | as says | as says | nothing |
 | Snooze, returned or raised                   | as it says     | retry   | as says | nothing |
+| Ignored: no handler takes the event          | ignored        | ignored | ignored | nothing |
 | the payload does not fit                     | malformed      | malformed | malformed | nothing |
 | CancelledError, or another exception, told   | retry          | retry   | release | nothing |
 | another exception, not told                  | retry          | retry   | retry   | nothing |
@@ -24,12 +25,13 @@ import traceback
 from dataclasses import dataclass
 from typing import Literal
 
-from redrive.job import Malformed, Reject, Retry, Snooze
+from redrive.job import Ignored, Malformed, Reject, Retry, Snooze
 from redrive.worker.held import CalledOff
 from redrive.worker.protocol import Outcome
 
 MESSAGE_LIMIT = 2_000
 TRACEBACK_LIMIT = 8_000
+_CALLERS = ("redrive.worker.", "redrive.inbox.handlers")
 
 
 @dataclass(slots=True, frozen=True)
@@ -78,6 +80,8 @@ def decide(end: Ending) -> Decision:
             )
         case Retry() | Snooze() | Reject():
             return _asked_for(said)
+        case Ignored():
+            return Decision("ignored")
         case Malformed():
             return Decision("malformed", error_type="Malformed", error=clean(str(said), MESSAGE_LIMIT))
         case _:
@@ -160,9 +164,9 @@ def message_of(error: BaseException) -> str:
 
 
 def traceback_of(error: BaseException) -> str:
-    """The handler's part of the traceback: the frames of this package that called it say nothing."""
+    """The handler's part of the traceback: the frames of redrive's own that called it say nothing."""
     frames = error.__traceback__
-    while frames is not None and frames.tb_frame.f_globals.get("__name__", "").startswith("redrive.worker."):
+    while frames is not None and frames.tb_frame.f_globals.get("__name__", "").startswith(_CALLERS):
         frames = frames.tb_next
     try:
         text = "".join(traceback.TracebackException(type(error), error, frames, compact=True).format())

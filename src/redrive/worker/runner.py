@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol, cast
 
-from redrive.job import JobDefinition, Outcome
+from redrive.job import JobDefinition, Outcome, SyncJob
 from redrive.worker.deadlines import Deadlines
 from redrive.worker.held import CalledOff, Held
 from redrive.worker.jobs import Jobs, was_seen
@@ -258,7 +258,9 @@ class Runner:
         if value is None and error is None and held.called_off is None and (job is None or not job.committed):
             self._finish(held, DONE, duration)
             return
-        told = held.called_off is not None and (definition.is_async or was_seen(job))
+        # A coroutine is told by its cancellation; but an inbox's may run its handler in a thread.
+        in_thread = isinstance(job, SyncJob) or not definition.is_async
+        told = held.called_off is not None and (was_seen(job) if in_thread else True)
         committed = job is not None and job.committed
         self._stats.done += committed
         if committed and error is not None:
@@ -366,5 +368,7 @@ def tell(held: Held, decision: Decision, duration: float | None) -> None:
         case "done":
             how = "in a process of its own" if held.called_off is None else "although it was called off"
             log.info("done, %s", how, extra=extra)
+        case "ignored":
+            log.info("ignored: the app has no handler for this event", extra=extra)
         case "nothing":
             pass

@@ -21,6 +21,7 @@ _LOCKED_PAUSES = (0.05, 0.1, 0.2, 0.5, 1.0)
 _RELEASE_TRIES = 3
 _COUNTED = {
     "done": "done",
+    "ignored": "ignored",
     "retry": "retried",
     "snooze": "snoozed",
     "reject": "rejected",

@@ -11,6 +11,7 @@ class Stats:
     started: int = 0
     done: int = 0
     """As the handlers ended; what the store made of it is in late, dead, repeated, lost and dropped."""
+    ignored: int = 0
     retried: int = 0
     snoozed: int = 0
     rejected: int = 0

@@ -1,0 +1,91 @@
+"""``redrive serve``: receive an app's webhooks."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Annotated, Literal
+
+import typer
+
+from redrive.app import Redrive
+from redrive.app.loading import load_app
+from redrive.cli.declaring import app_name, declare
+from redrive.cli.options import AppOption, DatabaseOption
+from redrive.cli.session import Session, session
+from redrive.errors import QueueMissing, SetupError
+from redrive.job import JobDefinition
+from redrive.store import migrations
+from redrive.store.url import redact
+from redrive.web.application import asgi
+from redrive.web.serving import listen
+from redrive.web.serving import serve as serve_on
+from redrive.worker.logs import configure
+
+log = logging.getLogger("redrive.serve")
+
+
+def serve(
+    app: AppOption = None,
+    host: Annotated[str, typer.Option(metavar="HOST", help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(metavar="PORT", help="Port to listen on; 0 finds a free one.")] = 8000,
+    log_format: Annotated[Literal["text", "json"], typer.Option(help="One line an event.")] = "text",
+    database: DatabaseOption = None,
+) -> None:
+    """Receive the webhooks of an app at /webhooks/SOURCE until SIGTERM or Ctrl-C; a second one ends at once.
+
+    /livez and /readyz answer too. Behind a proxy on this machine X-Forwarded-For and -Proto are believed; for
+    one elsewhere name its address in FORWARDED_ALLOW_IPS.
+    Exit: 0 drained, 2 configuration, 3 database out of reach.
+    """
+    name = app_name(app)
+    with session(database) as store:
+        configure(log_format)
+        log.info("database: %s", store.description, extra={"event": "database"})
+        loaded = load_app(name)
+        if loaded.database_url is None:
+            loaded.database_url = store.url
+        application = asgi(loaded)
+        _prepare(store, loaded)
+        with listen(host, port) as listening:
+            where = listening.getsockname()
+            shown = f"[{where[0]}]" if ":" in where[0] else where[0]
+            sources = ", ".join(sorted(loaded.inboxes))
+            log.info(
+                "receiving %s at http://%s:%d/webhooks/…",
+                sources,
+                shown,
+                where[1],
+                extra={"event": "serving"},
+            )
+            asyncio.run(serve_on(application, listening))
+
+
+def _prepare(store: Session, app: Redrive) -> None:
+    """The schema and the queues are there. Raises `SetupError`, `QueueMissing`, `Unavailable`."""
+    lacking = store.run(migrations.check_statement())
+    if lacking:
+        shown = ", ".join(lacking[:3]) + (f" and {len(lacking) - 3} more" if len(lacking) > 3 else "")
+        raise SetupError(f"database {redact(store.url)} lacks {shown}; run `redrive migrate`")
+    queues = {inbox.queue for inbox in app.inboxes.values()}
+    for job in app.jobs.values():
+        if job.queue not in queues:
+            continue
+        try:
+            for line in _declare(store, job):
+                log.info("%s", line, extra={"event": "queue_declared"})
+        except QueueMissing:
+            raise
+        except SetupError as error:
+            # A role that may only send declares nothing; whether the queue is there, its first event says.
+            log.info("queue %s is not declared: %s", job.queue, error, extra={"event": "not_declared"})
+
+
+def _declare(store: Session, job: JobDefinition) -> list[str]:
+    try:
+        return declare(store, [job])
+    except SetupError as error:
+        # This role may not make the queue: that it is missing says more than why it is not made.
+        if isinstance(error.__context__, QueueMissing):
+            raise error.__context__ from None
+        raise

@@ -1,0 +1,91 @@
+"""Examine: what a request is, from its bytes alone: signed or not, a handshake, or an event.
+
+Pure but for the clock's time it is given: reads no database and no network.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from uuid import uuid4
+
+from redrive import payload as payloads
+from redrive.errors import PayloadError
+from redrive.inbox.body import unpacked
+from redrive.inbox.inbox import Inbox
+from redrive.inbox.keeping import kept
+from redrive.inbox.providers import Handshake
+from redrive.inbox.secrets import LiveSecrets
+
+_BOM = "\ufeff"
+
+
+@dataclass(frozen=True, slots=True)
+class Examined:
+    """A request whose signature holds. `payload` is JSON text; `secret` says which of the list it was."""
+
+    event_id: str
+    type: str
+    resource: str | None
+    derived: bool
+    payload: str | None
+    raw: bytes
+    headers: dict[str, str]
+    secret: int = 0
+    handshake: Handshake | None = None
+
+    def without_payload(self) -> Examined:
+        """As it is recorded where its payload cannot be."""
+        return replace(self, payload=None)
+
+    def without_anything(self) -> Examined:
+        """As it is recorded where its names cannot be either, such as in a database of few characters."""
+        digest = f"sha256:{hashlib.sha256(self.raw).hexdigest()}"
+        return replace(self, event_id=digest, type="unknown", resource=None, payload=None, headers={})
+
+
+def examine(
+    inbox: Inbox,
+    secrets: LiveSecrets,
+    headers: Sequence[tuple[bytes, bytes]],
+    raw: bytes,
+    encoding: str,
+    url: str | None,
+    now: float,
+) -> Examined:
+    """Raises `SignatureError`, and `TooLarge` when what `raw` unpacks to is beyond the inbox's limit."""
+    # Before the signature: a bomb is too large, whoever packed it.
+    body = unpacked(raw, encoding, limit=inbox.limit)
+    if body is None:
+        body = raw
+    verified = secrets.verify(headers, raw, url, now)
+    text, payload = _parsed(body)
+    provider = inbox.provider
+    identity = provider.identify(headers, payload, body, signed_id=verified.id)
+    return Examined(
+        # Where a body's hash is not to tell repeats, each delivery is an event of its own.
+        event_id=identity.event_id or f"received:{uuid4()}",
+        type=identity.type,
+        resource=identity.resource,
+        derived=identity.derived,
+        payload=text,
+        raw=raw,
+        headers=kept(headers, inbox.signature_headers),
+        secret=verified.secret,
+        handshake=provider.handshake(headers, payload, secrets.at(now), verified.secret),
+    )
+
+
+def _parsed(body: bytes) -> tuple[str | None, object]:
+    """The body as JSON text and as a value, when it is UTF-8 and JSON; a BOM before it is no part of it.
+
+    The text goes to Postgres as the sender wrote it; what Postgres cannot hold of it, it says itself.
+    """
+    try:
+        text = body.decode()
+        if text.startswith(_BOM):
+            text = text[1:]
+        return text, payloads.decode(text)
+    except (UnicodeDecodeError, PayloadError):
+        return None, None

@@ -1,0 +1,100 @@
+"""Inbox: where one source's webhooks arrive: who sends them, how they are checked, where their jobs go."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, cast
+
+from redrive import payload as payloads
+from redrive.errors import ConfigError, InvalidArgument
+from redrive.inbox.event import Event
+from redrive.inbox.providers import PROVIDERS, Provider
+from redrive.inbox.providers import provider as provider_of
+from redrive.policy import check_count, check_seconds
+from redrive.store.messages import check_sendable
+
+if TYPE_CHECKING:
+    from redrive.inbox.secrets import Given
+    from redrive.inbox.source import Api
+
+# GitHub sends up to that much.
+LIMIT = 25 * 1024 * 1024
+# Part of a URL, and of a variable's name.
+_SOURCE = re.compile(r"[a-z][a-z0-9_-]{0,62}")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Inbox:
+    """As `Redrive.inbox` was told; see there."""
+
+    source: str
+    provider: Provider
+    queue: str
+    secret: Given = field(default=None, repr=False)
+    limit: int = LIMIT
+    url: str | None = None
+    config: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """What the verifier is told beside the secrets; `tolerance` (seconds) among it when one was given."""
+    api: Api | None = None
+
+    @classmethod
+    def of(
+        cls,
+        source: str,
+        *,
+        provider: str,
+        queue: str,
+        secret: Given,
+        limit: int,
+        tolerance: float | None,
+        config: Mapping[str, Any] | None,
+        url: str | None,
+        api: Api | None,
+    ) -> Inbox:
+        """Check what can be checked before there are secrets. Raises `ConfigError`."""
+        if not isinstance(cast("object", source), str) or not _SOURCE.fullmatch(source):
+            raise ConfigError(
+                f"inbox {source!r} is refused; a source is a lower-case letter, then lower-case letters, "
+                "digits, _ or -, at most 63 characters: it is part of a URL"
+            )
+        if provider not in PROVIDERS:
+            there_are = ", ".join(sorted(PROVIDERS))
+            raise ConfigError(f"inbox {source}: there is no provider {provider!r}; there are: {there_are}")
+        told = dict(config or {})
+        try:
+            if tolerance is not None:
+                told["tolerance"] = check_seconds(tolerance, "tolerance")
+            known = provider_of(provider, told)
+            return cls(
+                source, known, check_sendable(queue), secret, check_count(limit, "limit"), url, told, api
+            )
+        except (ConfigError, InvalidArgument) as error:
+            raise ConfigError(f"inbox {source}: {error}") from error
+
+    @property
+    def signs_url(self) -> bool:
+        """Whether a signature covers the URL that was posted to."""
+        return self.provider.rules is not None and self.provider.rules.signed is None
+
+    @property
+    def signature_headers(self) -> frozenset[str]:
+        """The headers that hold a signature, in lower case."""
+        families = () if self.provider.rules is None else self.provider.rules.families
+        return frozenset(family.signature.name.lower() for family in families)
+
+    def event_of(self, payload: Any) -> Event:
+        """The event that a payload without a record stands for."""
+        raw = payloads.encode(payload, limit=2**40).encode()
+        found = self.provider.identify((), payload, raw)
+        return Event(
+            id=None,
+            source=self.source,
+            event_id=found.event_id or "",
+            type=found.type,
+            action=self.provider.action_of(payload, (), raw),
+            resource=found.resource,
+            payload=payload,
+            raw=raw,
+        )

@@ -1,0 +1,265 @@
+"""Receiver: one request in, one answer out: read, verify, record with its job, and only then say yes.
+
+    bounded body ─▶ unpacked within the bound ─▶ signature over the bytes as received ─▶ handshake? answered
+      └ 413 408       └ 413                        └ 401, counted                            │ no
+        400 503                                                                              ▼
+                                        200 ok / duplicate / conflict ◀─ one call ◀─ id, type, resource
+                                        503: the database
+
+Guarantees  2xx only after event and job are committed; signed means recorded: what jsonb cannot hold is kept
+            raw, in the same request; a request that is refused touches no database;
+            an answer within two seconds of the body's end, whatever the network does;
+            never a 5xx because of what the sender sent.
+Not given   that a 503 has not recorded it: the call goes on, and the sender's repeat is found to be one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import psycopg
+
+from redrive.errors import InvalidArgument, QueueMissing, SetupError, SignatureError, Unavailable
+from redrive.inbox import body as bodies
+from redrive.inbox.body import Budget, ReceiveMessage, Share
+from redrive.inbox.examine import Examined, examine
+from redrive.inbox.inbox import Inbox
+from redrive.inbox.refusals import Refusals
+from redrive.inbox.secrets import resolve
+from redrive.store import events
+from redrive.store.database import Database
+from redrive.store.events import Received
+from redrive.store.statement import Statement
+
+log = logging.getLogger("redrive.inbox")
+
+Headers = Sequence[tuple[bytes, bytes]]
+
+# Bodies of all requests at once, in one process.
+BUDGET = 256 * 1024 * 1024
+READ_WITHIN = 30.0
+# The answer of the database, or 503: some senders wait 3 s for all of it.
+_ANSWER_WITHIN = 1.8
+# Beyond it the event loop would be held up for more than a millisecond: a thread looks at those.
+_LARGE = 256 * 1024
+_RETRY_AFTER = ((b"retry-after", b"5"),)
+_TOLD_EVERY = 30.0
+_CLOSING = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    status: int
+    body: bytes
+    content_type: bytes = b"text/plain; charset=utf-8"
+    headers: tuple[tuple[bytes, bytes], ...] = ()
+
+
+OK = Answer(200, b"ok\n")
+DUPLICATE = Answer(200, b"duplicate\n")
+CONFLICT = Answer(200, b"conflict\n")
+UNKNOWN = Answer(404, b"there is no such inbox\n")
+TOO_LARGE = Answer(413, b"too large\n")
+TOO_SLOW = Answer(408, b"the body did not arrive in time\n", headers=((b"connection", b"close"),))
+BROKEN = Answer(400, b"malformed\n")
+LATER = Answer(503, b"try again later\n", headers=_RETRY_AFTER)
+
+
+class Receiver:
+    """The inboxes of an app. `clock` is seconds since the epoch, what signatures' times are held against.
+
+    Raises `ConfigError` for a secret that is absent or cannot be right, naming its setting.
+    """
+
+    def __init__(
+        self,
+        inboxes: Mapping[str, Inbox],
+        database: Callable[[], Database],
+        *,
+        clock: Callable[[], float] = time.time,
+        budget: int = BUDGET,
+        read_within: float = READ_WITHIN,
+    ) -> None:
+        self._inboxes = inboxes
+        self._database = database
+        self._clock = clock
+        self._budget = Budget(budget)
+        self._read_within = read_within
+        self._secrets = {
+            source: resolve(source, inbox.provider.name, inbox.secret, inbox.config)
+            for source, inbox in inboxes.items()
+        }
+        self.refusals = Refusals(database, clock)
+        self._calls: set[asyncio.Task[Received]] = set()
+        self._threads: ThreadPoolExecutor | None = None
+        self._told: dict[str, float] = {}
+
+    async def receive(
+        self, source: str, headers: Headers, stream: ReceiveMessage, url: Callable[[], str]
+    ) -> Answer | None:
+        """The answer to one POST; None when there is nobody left to answer. `url` is where it was sent to."""
+        inbox = self._inboxes.get(source)
+        if inbox is None:
+            return UNKNOWN
+        share = Share(self._budget)
+        try:
+            return await self._received(inbox, headers, stream, url, share)
+        except bodies.Gone:
+            return None
+        except bodies.TooLarge as error:
+            detail = f"{error.size:,} bytes or more; this inbox takes {inbox.limit:,}"
+            self.refusals.note(source, "too_large", detail, headers, b"", error.size)
+            return TOO_LARGE
+        except bodies.TooSlow:
+            return TOO_SLOW
+        except bodies.Broken:
+            return BROKEN
+        except bodies.NoRoom:
+            self._tell(
+                "no_room",
+                logging.WARNING,
+                "more than %d bytes are being received at once; 503",
+                self._budget.most,
+            )
+            return LATER
+        except Exception:
+            log.exception("inbox %s: receiving failed; 503", source, extra=_EXTRA)
+            return LATER
+        finally:
+            share.release()
+
+    async def well(self) -> bool:
+        """Whether the database answers in time."""
+        call = asyncio.ensure_future(self._database().run(_ALIVE))
+        done, _ = await asyncio.wait({call}, timeout=_ANSWER_WITHIN)
+        if not done:
+            call.cancel()
+        return bool(done) and call.exception() is None
+
+    async def close(self) -> None:
+        """Let what is being recorded end, and tell what was refused; two seconds each at most."""
+        if self._calls:
+            await asyncio.wait(self._calls, timeout=_CLOSING)
+        await self.refusals.close(_CLOSING)
+        if self._threads is not None:
+            self._threads.shutdown(wait=False)
+            self._threads = None
+
+    async def _received(
+        self, inbox: Inbox, headers: Headers, stream: ReceiveMessage, url: Callable[[], str], share: Share
+    ) -> Answer:
+        raw = await bodies.read(stream, headers, share, limit=inbox.limit, within=self._read_within)
+        try:
+            found = await self._examined(inbox, headers, raw, url)
+        except SignatureError as error:
+            self.refusals.note(inbox.source, error.reason, str(error), headers, raw, len(raw))
+            return Answer(401, error.reason.encode() + b"\n")
+        if found.handshake is not None:
+            return Answer(200, found.handshake.body, found.handshake.content_type.encode())
+        if found.secret:
+            self._tell(
+                f"secret {inbox.source}",
+                logging.INFO,
+                "inbox %s: still signed with an old secret, number %d of the list",
+                inbox.source,
+                found.secret + 1,
+            )
+        return await self._recorded(inbox, found, share)
+
+    async def _examined(self, inbox: Inbox, headers: Headers, raw: bytes, url: Callable[[], str]) -> Examined:
+        secrets = self._secrets[inbox.source]
+        now = self._clock()
+        where = inbox.url or (url() if inbox.signs_url else None)
+        encoding = bodies.encoding_of(headers)
+        if len(raw) <= _LARGE and not encoding:
+            return examine(inbox, secrets, headers, raw, encoding, where, now)
+        if self._threads is None:
+            # Two: what a body becomes when it is parsed is many times its size.
+            self._threads = ThreadPoolExecutor(2, thread_name_prefix="redrive-inbox")
+        return await asyncio.get_running_loop().run_in_executor(
+            self._threads, examine, inbox, secrets, headers, raw, encoding, where, now
+        )
+
+    # --- recording ---
+
+    async def _recorded(self, inbox: Inbox, found: Examined, share: Share) -> Answer:
+        call = asyncio.create_task(self._record(inbox, found), name="redrive-receive")
+        done, _ = await asyncio.wait({call}, timeout=_ANSWER_WITHIN)
+        if not done:
+            # It goes on: cut off, a slow database would never get any event recorded. Its bytes still count.
+            self._calls.add(call)
+            kept = share.handed_on()
+            call.add_done_callback(lambda ended: self._late(ended, kept))
+            self._tell("slow", logging.WARNING, "the database has not answered in %g s; 503", _ANSWER_WITHIN)
+            return LATER
+        try:
+            answer = call.result()
+        except Unavailable as error:
+            self._tell("unavailable", logging.WARNING, "%s; 503", error)
+            return LATER
+        except (SetupError, QueueMissing) as error:
+            self._tell(f"setup {inbox.source}", logging.ERROR, "inbox %s: %s; 503", inbox.source, error)
+            return LATER
+        except Exception as error:
+            # The sender can do nothing about it but try again, and shall.
+            log.error("inbox %s: recording failed; 503", inbox.source, exc_info=error, extra=_EXTRA)
+            return LATER
+        if answer.conflict:
+            return CONFLICT
+        return DUPLICATE if answer.duplicate else OK
+
+    def _late(self, call: asyncio.Task[Received], share: Share) -> None:
+        share.release()
+        self._calls.discard(call)
+        if not call.cancelled() and (error := call.exception()) is not None:
+            log.debug("answered 503 before: %s", error)
+
+    async def _record(self, inbox: Inbox, found: Examined) -> Received:
+        """With its payload; else raw; else raw and under names that every Postgres can hold."""
+        database = self._database()
+        for form in (found, found.without_payload()):
+            try:
+                return await database.run(_statement(inbox, form))
+            except (InvalidArgument, psycopg.Error) as error:
+                if not _cannot_hold(error):
+                    raise
+                log.debug("inbox %s: not held so: %s", inbox.source, error)
+        return await database.run(_statement(inbox, found.without_anything()))
+
+    def _tell(self, kind: str, level: int, text: str, *values: object) -> None:
+        """Once in a while: a database that is away for an hour is one event, not a line for each request."""
+        now = time.monotonic()
+        if now - self._told.get(kind, -_TOLD_EVERY) >= _TOLD_EVERY:
+            self._told[kind] = now
+            log.log(level, text, *values, extra=_EXTRA)
+
+
+_EXTRA = {"event": "inbox"}
+_ALIVE: Statement[Any] = Statement("select 1", (), lambda rows: rows)
+
+
+def _statement(inbox: Inbox, found: Examined) -> Statement[Received]:
+    return events.receive(
+        inbox.source,
+        found.event_id,
+        found.type,
+        found.payload,
+        found.raw,
+        found.headers,
+        inbox.queue,
+        resource=found.resource,
+        volatile=inbox.provider.volatile,
+        derived=found.derived,
+    )
+
+
+def _cannot_hold(error: Exception) -> bool:
+    """Whether the database says that a value is none it can hold (22), or too much of one (54)."""
+    cause = error if isinstance(error, psycopg.Error) else error.__cause__
+    return isinstance(cause, psycopg.Error) and (cause.sqlstate or "")[:2] in ("22", "54")

@@ -1,0 +1,90 @@
+"""The application: ``POST /webhooks/{source}``, and /livez and /readyz for whoever watches over it.
+
+Mounted inside another application it works without being told of that one's start and end: connections open
+with the first request, and what was refused is told to the database while requests come. Where it is told of
+the end, as under `redrive serve`, it first lets what is being recorded end, then closes the app.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from functools import partial
+
+from starlette.applications import Starlette
+from starlette.datastructures import URL
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse
+from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
+
+from redrive.app import Redrive
+from redrive.errors import ConfigError
+from redrive.inbox.receiver import Answer, Receiver
+
+
+def asgi(app: Redrive, *, receiver: Receiver | None = None) -> Starlette:
+    """The ASGI application of `app`; ``web.mount("/redrive", redrive.web.asgi(app))`` in FastAPI, Starlette.
+
+    `receiver` None: one for the app's inboxes. Looks up their secrets now. Raises `ConfigError` when one is
+    absent or cannot be right, and for an app without inboxes.
+    """
+    if not app.inboxes:
+        raise ConfigError(
+            "the app declares no inbox; declare one with app.inbox(source, provider=..., queue=...)"
+        )
+    given = receiver or Receiver(app.inboxes, lambda: app.database)
+
+    @asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncGenerator[None]:
+        yield
+        await given.close()
+        await app.close()
+
+    async def ready(_: Request) -> PlainTextResponse:
+        well = await given.well()
+        return PlainTextResponse("ok\n" if well else "the database does not answer\n", 200 if well else 503)
+
+    made = Starlette(
+        routes=[
+            Route("/webhooks/{source}", _Webhooks(given), methods=["POST"]),
+            Route("/livez", _live),
+            Route("/readyz", ready),
+        ],
+        lifespan=lifespan,
+    )
+    # A sender follows no redirect, or follows it with a GET.
+    made.router.redirect_slashes = False
+    return made
+
+
+async def _live(_: Request) -> PlainTextResponse:
+    return PlainTextResponse("ok\n")
+
+
+class _Webhooks:
+    """An ASGI application rather than an endpoint: a request and a response object less for each webhook."""
+
+    def __init__(self, receiver: Receiver) -> None:
+        self._receiver = receiver
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        answer = await self._receiver.receive(
+            scope["path_params"]["source"], scope["headers"], receive, partial(_url, scope)
+        )
+        if answer is not None:
+            await _send(answer, send)
+
+
+def _url(scope: Scope) -> str:
+    return str(URL(scope=scope))
+
+
+async def _send(answer: Answer, send: Send) -> None:
+    headers = [
+        (b"content-type", answer.content_type),
+        (b"content-length", str(len(answer.body)).encode()),
+        *answer.headers,
+    ]
+    await send({"type": "http.response.start", "status": answer.status, "headers": headers})
+    await send({"type": "http.response.body", "body": answer.body})

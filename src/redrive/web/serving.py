@@ -1,0 +1,74 @@
+"""Serving: the application on a port, by uvicorn, until SIGTERM or Ctrl-C.
+
+Guarantees  after the first signal nothing new is taken, and what is being answered is answered, for so many
+            seconds; a second signal ends at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import socket
+from collections.abc import Generator
+from contextlib import contextmanager
+
+import uvicorn
+from starlette.applications import Starlette
+
+from redrive.errors import ConfigError
+
+log = logging.getLogger("redrive.serve")
+
+DRAIN = 10
+_BACKLOG = 2048
+
+
+class _Server(uvicorn.Server):
+    """uvicorn's, but a signal that it has obeyed is no way to die: this process ends with exit code 0."""
+
+    @contextmanager
+    def capture_signals(self) -> Generator[None]:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._obey, number)
+        try:
+            yield
+        finally:
+            for number in (signal.SIGTERM, signal.SIGINT):
+                loop.remove_signal_handler(number)
+
+    def _obey(self, number: int) -> None:
+        if self.should_exit:
+            os._exit(128 + number)
+        log.info("draining", extra={"event": "serve_draining"})
+        self.should_exit = True
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket that listens there. Raises `ConfigError` where that is not possible."""
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        found = socket.create_server((host, port), family=family, backlog=_BACKLOG, reuse_port=False)
+    except (OSError, OverflowError) as error:
+        said = error.strerror if isinstance(error, OSError) and error.strerror else error
+        raise ConfigError(f"--host {host} --port {port}: cannot listen there: {said}") from error
+    found.setblocking(False)
+    return found
+
+
+async def serve(application: Starlette, listening: socket.socket) -> None:
+    """Answer requests on `listening` until a signal; then what is under way, in `DRAIN` seconds at most."""
+    config = uvicorn.Config(
+        application,
+        http="httptools",
+        ws="none",
+        lifespan="on",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=DRAIN,
+    )
+    logging.getLogger("uvicorn").setLevel(logging.WARNING)
+    await _Server(config).serve([listening])
