@@ -23,6 +23,13 @@ COMMANDS = {
     "dlq redrive",
     "dlq show",
     "grant",
+    "inbox list",
+    "inbox quarantine",
+    "inbox replay",
+    "inbox send-test",
+    "inbox show",
+    "inbox status",
+    "inbox verify",
     "key free",
     "key show",
     "lease list",
@@ -50,6 +57,11 @@ READING = {
     "config",
     "dlq list",
     "dlq show",
+    "inbox list",
+    "inbox quarantine",
+    "inbox show",
+    "inbox status",
+    "inbox verify",
     "key show",
     "lease list",
     "message show",
@@ -58,8 +70,11 @@ READING = {
     "queue show",
     "status",
 }
-DESTRUCTIVE = {"dlq discard", "key free", "lease release", "message cancel", "message release", "queue drop"}
-_MENTIONED = re.compile(r"(?<!from )\bredrive ((?:queue|message|dlq|key|lease) [a-z]+|[a-z]+)\b")
+DESTRUCTIVE = {
+    *("dlq discard", "inbox replay", "key free", "lease release", "message cancel", "message release"),
+    "queue drop",
+}
+_MENTIONED = re.compile(r"(?<!from )\bredrive ((?:queue|message|dlq|inbox|key|lease) [a-z-]+|[a-z]+)\b")
 
 
 def commands() -> dict[str, Any]:

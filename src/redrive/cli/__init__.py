@@ -15,7 +15,7 @@ from typing import Annotated
 
 import typer
 
-from redrive.cli import dlq, key, lease, message, queue
+from redrive.cli import dlq, inbox, key, lease, message, queue
 from redrive.cli.config import config
 from redrive.cli.demo import demo
 from redrive.cli.dev import dev
@@ -53,7 +53,7 @@ app = typer.Typer(
 )
 for each in (demo, dev, worker, serve, migrate, grant, send, status, config):
     app.command()(each)
-for noun in (queue, message, dlq, key, lease):
+for noun in (queue, message, dlq, inbox, key, lease):
     app.add_typer(noun.app, name=noun.__name__.rpartition(".")[2])
 
 

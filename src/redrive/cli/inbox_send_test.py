@@ -1,0 +1,160 @@
+"""``redrive inbox send-test``: a request as the provider would send it, signed and posted."""
+
+from __future__ import annotations
+
+import json
+from pathlib import PurePath
+from typing import Annotated, Any, cast
+from urllib.parse import quote
+from uuid import uuid4
+
+import httpx
+import typer
+
+from redrive.cli.inbox_requests import body_from
+from redrive.cli.inbox_samples import SAMPLES
+from redrive.cli.inbox_target import ProviderArgument, SecretEnvOption, Target
+from redrive.cli.options import AppOption, JsonOption
+from redrive.cli.output import answer, answer_json, one_line
+from redrive.errors import ConfigError, InvalidArgument, Unavailable
+from redrive.inbox.places import Place
+from redrive.inbox.signing import sign, signed_url
+
+# More than any provider waits.
+_TIMEOUT = 30.0
+_SHOWN = 500
+
+
+def send_test(
+    name: ProviderArgument,
+    file: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE", help="The body, sent byte for byte. Default: a small sample.", show_default=False
+        ),
+    ] = None,
+    url: Annotated[
+        str | None,
+        typer.Option(metavar="URL", help="Default: http://127.0.0.1:8000/webhooks/NAME.", show_default=False),
+    ] = None,
+    type: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TYPE",
+            help="The event's type. Default for github: the file's name up to __ or its end.",
+            show_default=False,
+        ),
+    ] = None,
+    id: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ID", help="The event's id. Default: the file's, else a new one.", show_default=False
+        ),
+    ] = None,
+    secret_env: SecretEnvOption = None,
+    app: AppOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Sign an event as its provider would, and post it.
+
+    Exit 1 when it is not accepted, 3 when nobody answers.
+
+    The secret is the app's, where --app (or the settings) names one with an inbox called NAME; else that of
+    --secret-env; else that in <NAME>_WEBHOOK_SECRET. Of several, the first signs.
+    """
+    target = Target.of(name, app=app, secret_env=secret_env)
+    body, kind = _event(target, file, type, id)
+    where = url or f"http://127.0.0.1:8000/webhooks/{quote(name)}"
+    provider = target.provider.name
+    headers = sign(
+        provider,
+        secret=target.secrets[0],
+        body=body,
+        event_id=id,
+        type=kind,
+        # What the provider was told, which behind a proxy is not where this request goes.
+        url=target.url or where,
+        config=target.config,
+    )
+    response = _post(signed_url(provider, where, body), headers, body)
+    identity = target.provider.identify(headers, _document(body), body)
+    found = {"event_id": identity.event_id, "type": identity.type}
+    if as_json:
+        answer_json({"url": where, **found, "status": response.status_code, "answer": response.text[:_SHOWN]})
+    else:
+        answer(f"event {identity.event_id} of type {identity.type}, {len(body):,} bytes, posted to {where}")
+        answer(
+            f"{response.status_code} {response.reason_phrase}: {one_line(response.text, _SHOWN)}".rstrip(": ")
+        )
+    if not response.is_success:
+        raise typer.Exit(1)
+
+
+def _event(target: Target, file: str | None, type: str | None, id: str | None) -> tuple[bytes, str | None]:
+    """The body, with the type and id that were asked for, and the type for where that is a header."""
+    provider = target.provider
+    if file is None:
+        sample = SAMPLES[provider.name]
+        body, kind = sample.body(uuid4().hex), type or sample.type
+    else:
+        body, kind = body_from(file), type
+        if kind is None and provider.name == "github":
+            kind = github_type(file)
+    for option, places, value in (("--type", provider.type, type), ("--id", provider.id, id)):
+        if value is not None and not value.strip():
+            raise InvalidArgument(f"{option} is empty; give it a value, or leave it out")
+        # Where the first place is a header, signing puts it there.
+        if value is not None and places and not _is_header(places[0]):
+            body = _placed(body, places[0], value, option)
+    return body, kind
+
+
+def github_type(file: str) -> str:
+    """``issues__edited.json`` is issues, ``fork_.json`` is fork."""
+    stem = PurePath(file).name
+    stem = stem.removesuffix(PurePath(stem).suffix) if "__" not in stem else stem.partition("__")[0]
+    return stem.removesuffix("_")
+
+
+def _is_header(place: Place) -> bool:
+    return isinstance(place, str) and not place.startswith("/")
+
+
+def _placed(body: bytes, place: Place, value: str, option: str) -> bytes:
+    """The body with `value` at a JSON pointer. Raises `InvalidArgument` where there is no such place."""
+    document = _document(body)
+    if not isinstance(place, str) or not isinstance(document, dict):
+        raise InvalidArgument(
+            f"{option} has no place of its own in this event, or the event is no JSON object; change the file"
+        )
+    *path, last = place[1:].split("/")
+    inner = cast("dict[str, Any]", document)
+    for step in path:
+        inner = inner.setdefault(step, {})
+    inner[last] = value
+    return json.dumps(document, ensure_ascii=False).encode("utf-8", "surrogatepass")
+
+
+def _document(body: bytes) -> Any:
+    try:
+        return json.loads(body)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _post(url: str, headers: dict[str, str], body: bytes) -> httpx.Response:
+    """Raises `Unavailable` when there is no answer, `InvalidArgument` for what is no URL."""
+    try:
+        # Of a redirect, the provider would not follow it either.
+        with httpx.Client(timeout=_TIMEOUT, trust_env=False) as client:
+            return client.post(url, headers=headers, content=body)
+    except (httpx.InvalidURL, httpx.UnsupportedProtocol) as error:
+        raise InvalidArgument(
+            f"--url is {url!r}: {error}; write it like http://127.0.0.1:8000/webhooks/github"
+        ) from None
+    except UnicodeEncodeError as error:
+        raise ConfigError(f"a header cannot be sent: {error.object!r} has characters outside ASCII") from None
+    except httpx.HTTPError as error:
+        raise Unavailable(
+            f"{url} gives no answer: {error or type(error).__name__}; does `redrive serve` run there?"
+        ) from None
