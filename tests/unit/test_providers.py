@@ -372,6 +372,13 @@ class TestSigning:
         with pytest.raises(ConfigError, match="public key"):
             sign("svix", secret="whpk_" + "A" * 43 + "=", body=b"")
 
+    @pytest.mark.parametrize("value", ["é", "a\r\nX: y", " a", "\ud800"])
+    def test_what_cannot_stand_in_a_header_is_refused(self, value: str) -> None:
+        with pytest.raises(ConfigError, match="X-GitHub-Delivery"):
+            sign("github", secret="s", body=b"{}", event_id=value)
+        with pytest.raises(ConfigError, match="X-GitHub-Event"):
+            sign("github", secret="s", body=b"{}", type=value)
+
     def test_twilio_needs_the_url(self) -> None:
         with pytest.raises(ConfigError, match="url"):
             sign("twilio", secret="s", body=b"a=b")

@@ -115,6 +115,23 @@ class TestAnyRequest:
                 rest = {name: value for name, value in headers.items() if name != header.name}
                 assert refused(scheme, rest) == refused(scheme, {**rest, header.name: " "}) == "no_header"
 
+    @pytest.mark.parametrize("around", ["\r\n", "\n", "\x0b", "\xa0"])
+    def test_only_spaces_and_tabs_are_trimmed(self, around: str) -> None:
+        for scheme in ("github", "fastpix", "slack"):
+            headers = {name: value + around for name, value in signed(scheme).items()}
+            assert refused(scheme, headers) == "malformed"
+
+    def test_that_a_header_is_missing_is_said_before_that_another_is_malformed(self) -> None:
+        assert refused("slack", {"X-Slack-Signature": ["v0=é", "x"]}) == "no_header"
+        assert refused("slack", {"X-Slack-Request-Timestamp": "+1", "X-Slack-Signature": ""}) == "no_header"
+
+    def test_a_header_of_many_signatures_is_not_worked_through(self) -> None:
+        value = signed("stripe")["Stripe-Signature"]
+        for size, padding in ((8_192, "v1=,"), (8_192, "zz=,")):
+            fits = value.rjust(size, "x").replace("x" * 4, padding)
+            assert check("stripe", {"Stripe-Signature": fits})
+            assert refused("stripe", {"Stripe-Signature": f"x{fits}"}) == "malformed"
+
     def test_the_kelvin_sign_is_no_k_in_a_headers_name(self) -> None:
         headers = signed("standard-webhooks")
         headers["web\u212aook-id"] = headers.pop("webhook-id")
@@ -337,6 +354,7 @@ class TestTwilio:
         url = signed_url("twilio", URL, BODY)
         assert url.endswith(f"&bodySHA256={hashlib.sha256(BODY).hexdigest()}")
         assert check("twilio", headers, url=url)
+        assert signed_url("twilio", url, BODY) == url
         assert refused("twilio", headers, BODY + b" ", url=url) == "mismatch"
         assert refused("twilio", headers, url=f"{url}&bodySHA256=0") == "malformed"
         assert refused("twilio", headers, url=URL) == "malformed"

@@ -10,9 +10,9 @@ A refusal has one of four reasons. The signature is judged before the time, so t
 signed with a secret of ours, and out of the window.
 
     no_header   a header the scheme needs (signature, signed id, time) is missing or empty
-    malformed   a header sent twice, or not ASCII, or not in the scheme's form: a time that is not 1 to 12
-                digits, no signature of a known version, a digest in another encoding, length or case, an
-                unknown algorithm; twilio: not exactly one bodySHA256 for a body that is no form
+    malformed   a header sent twice, not ASCII, beyond 8 KB or not in the scheme's form: a time that is not 1
+                to 12 digits, no signature of a known version, a digest in another encoding, length or case,
+                an unknown algorithm; twilio: not exactly one bodySHA256 for a body that is no form
     mismatch    well-formed, and made with another secret or for other bytes (twilio: or another URL)
     stale       right, but |now − time| is above the tolerance; the edge itself is inside
 """
@@ -37,9 +37,12 @@ from redrive.inbox.providers import provider
 from redrive.inbox.schemes import Entries, Header, Pairs, Plain, Scheme, configured, deciding_family
 
 _CONTENT_TYPE = b"content-type"
+_SETTINGS = Header(twilio.SETTINGS)
+# Each signature offered is compared with each secret's: a sender in rotation offers two.
+_LONGEST = 8_192
 _TIME_DIGITS = 12
 _SIZES = {"sha1": 20, "sha256": 32, "sha512": 64}
-# Each costs a curve multiplication, for anybody who asks: a sender in rotation offers two.
+# Each costs a curve multiplication, for anybody who asks.
 _MOST_ED25519 = 16
 _ED25519 = re.compile(rb"[A-Za-z0-9+/]{86}==")
 _LATEST_MS = 10**15
@@ -134,7 +137,7 @@ class Verifier:
         if self._template is None:
             if url is None:
                 raise ConfigError("twilio signs the URL it posts to; configure the public one as url")
-            algorithm = twilio.algorithm(_one(sent, Header(twilio.SETTINGS.decode()), needed=False))
+            algorithm = twilio.algorithm(_one(sent, _SETTINGS))
             form = twilio.is_form(sent.get(_CONTENT_TYPE))
             messages = [(each, b"", b"") for each in twilio.covered(url, body, form=form)]
         else:
@@ -152,8 +155,14 @@ class Verifier:
         scheme = self._scheme
         family = deciding_family(scheme, sent)
         header = family.signature
-        value = cast(bytes, _one(sent, header))
-        id = _one(sent, family.id, needed=scheme.signs_id) if family.id else None
+        for needed in (header, family.timestamp, family.id if scheme.signs_id else None):
+            if needed is not None and not any(sent.get(needed.key, ())):
+                state = "empty" if needed.key in sent else "missing"
+                raise SignatureError(
+                    "no_header", f"{needed.name} is {state}; is signing switched on at the provider?"
+                )
+        value = _one(sent, header) or b""
+        id = _one(sent, family.id) if family.id else None
         stamp = _one(sent, family.timestamp) if family.timestamp else None
         public: list[bytes] = []
         match scheme.layout:
@@ -249,7 +258,7 @@ def written(mac: hmac.HMAC, scheme: Scheme) -> bytes:
 
 def _wanted(scheme: Scheme) -> list[bytes]:
     headers = [each for one in scheme.families for each in (one.signature, one.id, one.timestamp) if each]
-    extra = [twilio.SETTINGS, _CONTENT_TYPE] if scheme.signed is None else []
+    extra = [_SETTINGS.key, _CONTENT_TYPE] if scheme.signed is None else []
     return [header.key for header in headers] + extra
 
 
@@ -270,20 +279,18 @@ def _filled(pieces: list[bytes], offer: _Offer) -> bytes:
     return b"".join([values.get(piece) or piece for piece in pieces])
 
 
-def _one(sent: Mapping[bytes, list[bytes]], header: Header, *, needed: bool = True) -> bytes | None:
-    values = sent.get(header.key) or []
+def _one(sent: Mapping[bytes, list[bytes]], header: Header) -> bytes | None:
+    """The header's value; None where it is missing or empty."""
+    values = sent.get(header.key)
+    if not values:
+        return None
     if len(values) > 1:
         raise SignatureError("malformed", f"{header.name} was sent {len(values)} times; it counts only once")
-    if not values or not values[0]:
-        if needed:
-            state = "empty" if values else "missing"
-            raise SignatureError(
-                "no_header", f"{header.name} is {state}; is signing switched on at the provider?"
-            )
-        return None
+    if len(values[0]) > _LONGEST:
+        raise SignatureError("malformed", f"{header.name} is longer than {_LONGEST:,} bytes; none needs that")
     if not values[0].isascii():
         raise SignatureError("malformed", f"{header.name} has characters outside ASCII")
-    return values[0]
+    return values[0] or None
 
 
 def _public(key: PublicKey, offered: list[bytes], message: tuple[bytes, bytes, bytes]) -> bool:

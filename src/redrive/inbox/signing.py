@@ -54,6 +54,9 @@ def sign(
         for place in places:
             if isinstance(place, str) and not place.startswith("/") and value:
                 headers[place] = value
+    for name, value in headers.items():
+        if not (value.isascii() and value.isprintable() and value == value.strip()):
+            raise ConfigError(f"{value!r} cannot stand in the header {name}; give it in printable ASCII")
     if family.timestamp:
         headers[family.timestamp.name] = stamp
     mac = key.begun[rules.algorithm].copy()

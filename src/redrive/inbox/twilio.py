@@ -13,7 +13,7 @@ from urllib.parse import unquote_to_bytes
 
 from redrive.errors import SignatureError
 
-SETTINGS = b"x-twilio-webhooks-signature-settings"
+SETTINGS = "X-Twilio-Webhooks-Signature-Settings"
 FORM = b"application/x-www-form-urlencoded"
 BODY_HASH = "bodySHA256"
 
@@ -42,7 +42,7 @@ def algorithm(settings: bytes | None) -> str:
         case _:
             raise SignatureError(
                 "malformed",
-                "X-Twilio-Webhooks-Signature-Settings does not name one of HMAC_SHA1 and HMAC_SHA256",
+                f"{SETTINGS} does not name one of HMAC_SHA1 and HMAC_SHA256",
             )
 
 
