@@ -10,15 +10,19 @@ import socket
 import time
 from typing import Any
 
+from benchmarks.posting import SECRET
 from redrive import Job, Redrive
 
 DRAIN = "bench_drain"
 PICKUP = "bench_pickup"
 MEMORY = "bench_memory"
 SPARE = "bench_spare"
+INBOX = "bench_inbox"
+SOURCE = "fastpix"
 SAY_EVERY = 1_000
 
 app = Redrive()
+app.inbox(SOURCE, provider="fastpix", secret=SECRET, queue=INBOX)
 _mouth = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
 _done = 0
 
