@@ -117,6 +117,14 @@ class TestWhatTheyCanDo:
         [
             ("send", "select redrive.send('mails', '{}'::jsonb)"),
             ("work", "select * from redrive.claim('mails', 30, 1, 'w')"),
+            ("send", "select redrive.receive_event('s', 'e', 't', '{}', '', '{}', 'mails')"),
+            ("send", "select redrive.note_refusals('[]')"),
+            ("work", "select redrive.note_fetch('s', 'r', redrive.clock())"),
+            ("work", "select * from redrive.event(gen_random_uuid())"),
+            ("operate", "select * from redrive.replay_events('{}')"),
+            ("operate", "select * from redrive.list_events()"),
+            ("read", "select * from redrive.inbox_status()"),
+            ("read", "select * from redrive.refusals()"),
             ("operate", "select redrive.create_queue('more')"),
             ("operate", "select redrive.pause_queue('mails')"),
             ("read", "select * from redrive.metrics('mails')"),
@@ -143,10 +151,22 @@ class TestWhatTheyCanDo:
             (msg_id, read_ct),
         ).fetchall() == [("ok",)]
 
+    def test_a_worker_moves_an_event_that_a_receiver_recorded(
+        self, db: Connection, theirs: Connection, role: str
+    ) -> None:
+        for part in ("send", "work"):
+            grant(db, role, part)
+        theirs.execute("select redrive.receive_event('s', 'e', 't', '{}', '', '{}', 'mails')")
+        theirs.execute(
+            "select redrive.settle('mails', array[msg_id], array[read_ct], array['ignored']) "
+            "from redrive.claim('mails', 30, 10, 'w')"
+        )
+        assert db.execute("select status from redrive.list_events()").fetchall() == [("ignored",)]
+
     def test_no_table_can_be_read(self, db: Connection, theirs: Connection, role: str) -> None:
         for part in PARTS:
             grant(db, role, part)
-        for table in ("redrive.queue", "redrive.schema_file", "pgmq.q_mails"):
+        for table in ("redrive.queue", "redrive.schema_file", "redrive.webhook_event", "pgmq.q_mails"):
             with pytest.raises(psycopg.errors.InsufficientPrivilege):
                 theirs.execute(f"select from {table}".encode())
 

@@ -46,3 +46,13 @@ def receive(
 def event(sql: Contract, id: object) -> Any:
     [row] = sql("select * from redrive.event(%s::uuid)", str(id))
     return row
+
+
+def replay(sql: Contract, *received: Any) -> list[Any]:
+    return sql("select * from redrive.replay_events(%s::uuid[])", [str(each.id) for each in received])
+
+
+def state(sql: Contract, received: Any) -> tuple[str, int, str | None]:
+    """Its status, attempts and last error."""
+    found = event(sql, received.id)
+    return found.status, found.attempts, found.last_error

@@ -23,7 +23,7 @@ begin
                      max(l.received_at) as last_received_at, min(o.received_at) filter (where t.status = 'received') as oldest_waiting_at
                 from unnest(array['received', 'processed', 'failed', 'ignored']) t(status)
                 cross join lateral (select count(*) as total from (select from redrive.webhook_event e
-                                     where e.source = s.source and e.status = t.status limit 10000) e) c
+                                     where e.source = s.source and e.status = t.status order by e.received_at limit 10000) e) c
                 left join lateral (select e.received_at from redrive.webhook_event e
                                     where e.source = s.source and e.status = t.status order by e.received_at desc limit 1) l on true
                 left join lateral (select e.received_at from redrive.webhook_event e
