@@ -159,7 +159,7 @@ def unpacked(body: bytes, encoding: str, *, limit: int) -> bytes | None:
             size += len(piece)
             if size > limit:
                 raise TooLarge(size)
-            if not piece and not rest:
+            if not piece and not rest and not unpack.eof:
                 return None
             pieces.append(piece)
     except zlib.error:

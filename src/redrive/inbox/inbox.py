@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import urlsplit, urlunsplit
 
 from redrive import payload as payloads
 from redrive.errors import ConfigError, InvalidArgument
@@ -77,6 +78,13 @@ class Inbox:
     def signs_url(self) -> bool:
         """Whether a signature covers the URL that was posted to."""
         return self.provider.rules is not None and self.provider.rules.signed is None
+
+    def public(self, seen: str) -> str:
+        """The URL that was signed, for one as this server sees it: the configured one, with this query."""
+        if self.url is None:
+            return seen
+        query = urlsplit(seen).query
+        return urlunsplit(urlsplit(self.url)._replace(query=query)) if query else self.url
 
     @property
     def signature_headers(self) -> frozenset[str]:

@@ -46,7 +46,7 @@ BUDGET = 256 * 1024 * 1024
 READ_WITHIN = 30.0
 # The answer of the database, or 503: some senders wait 3 s for all of it.
 _ANSWER_WITHIN = 1.8
-# Beyond it the event loop would be held up for more than a millisecond: a thread looks at those.
+# Parsing as much holds up the event loop for two or three milliseconds: what is larger, a thread looks at.
 _LARGE = 256 * 1024
 _RETRY_AFTER = ((b"retry-after", b"5"),)
 _TOLD_EVERY = 30.0
@@ -175,7 +175,7 @@ class Receiver:
     async def _examined(self, inbox: Inbox, headers: Headers, raw: bytes, url: Callable[[], str]) -> Examined:
         secrets = self._secrets[inbox.source]
         now = self._clock()
-        where = inbox.url or (url() if inbox.signs_url else None)
+        where = inbox.public(url()) if inbox.signs_url else None
         encoding = bodies.encoding_of(headers)
         if len(raw) <= _LARGE and not encoding:
             return examine(inbox, secrets, headers, raw, encoding, where, now)

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
+from redrive.errors import InvalidArgument
 from redrive.inbox.keeping import kept
 from redrive.store import events
 from redrive.store.database import Database
@@ -82,15 +83,20 @@ class Refusals:
         told, self._tallies = self._tallies, {}
         if not told:
             return
-        items = [
-            {"source": source, "reason": reason, "count": tally.count, "samples": list(tally.samples)}
-            for (source, reason), tally in told.items()
-        ]
         try:
-            await self._database().run(events.note_refusals(items))
+            await self._tell(told)
         except BaseException:
             self._take_back(told)
             raise
+
+    async def _tell(self, told: dict[tuple[str, str], _Tally]) -> None:
+        """With samples; where the database cannot hold one of them, without."""
+        database = self._database()
+        try:
+            await database.run(events.note_refusals(_items(told, samples=True)))
+        except InvalidArgument as error:
+            log.warning("the quarantine takes no samples: %s", error, extra={"event": "no_samples"})
+            await database.run(events.note_refusals(_items(told, samples=False)))
 
     async def close(self, within: float) -> None:
         """Tell the database what is left, in so many seconds or not at all."""
@@ -124,3 +130,15 @@ class Refusals:
                 tally.count += newer.count
                 tally.samples.extend(newer.samples)
             self._tallies[key] = tally
+
+
+def _items(told: dict[tuple[str, str], _Tally], *, samples: bool) -> list[dict[str, Any]]:
+    return [
+        {
+            "source": source,
+            "reason": reason,
+            "count": tally.count,
+            "samples": list(tally.samples) if samples else [],
+        }
+        for (source, reason), tally in told.items()
+    ]
