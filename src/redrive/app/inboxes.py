@@ -57,6 +57,12 @@ class Inboxes:
                 )
         return MappingProxyType(self._inboxes)
 
+    async def close(self) -> None:
+        """Close what this event loop has opened to the inboxes' APIs."""
+        for inbox in self._inboxes.values():
+            if inbox.api is not None:
+                await inbox.api.close()
+
     @property
     def jobs(self) -> Mapping[str, JobDefinition]:
         """The job that each queue of an inbox has. Raises `ConfigError` as `checked`."""

@@ -235,7 +235,8 @@ class Redrive:
         return await self._outbox.run(messages.reschedule(queue, ids, delay), connection)
 
     async def close(self) -> None:
-        """Close the connections of this event loop and of `sync`; closing twice is fine."""
+        """Close the connections of this event loop, also to APIs, and of `sync`; closing twice is fine."""
+        await self._inboxes.close()
         await self._outbox.close()
 
 

@@ -1,14 +1,17 @@
-"""Declaring: the queues that an app's jobs need, made or brought up to date."""
+"""Declaring: what an app needs in its database, made or brought up to date: queues, tables of its APIs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from redrive.cli.session import Session
 from redrive.errors import ConfigError, QueueMissing
+from redrive.inbox.inbox import Inbox
+from redrive.inbox.source import install_tables
 from redrive.job import JobDefinition
 from redrive.settings import load_settings
 from redrive.store import queues
+from redrive.store.database import connect
 
 
 def app_name(given: str | None) -> str:
@@ -25,6 +28,15 @@ def app_name(given: str | None) -> str:
 def declare(store: Session, jobs: Iterable[JobDefinition]) -> list[str]:
     """Make the queues that are missing, with their declared policies; what was done, one sentence a queue."""
     return [each for job in jobs for each in _declare(store, job)]
+
+
+def install(store: Session, inboxes: Mapping[str, Inbox]) -> list[str]:
+    """Make the tables of the inboxes' APIs; what was done, one sentence each. Raises `SetupError`."""
+    apis = {source: inbox.api for source, inbox in inboxes.items() if inbox.api is not None}
+    if not apis:
+        return []
+    with connect(store.url) as connection:
+        return install_tables(connection, apis)
 
 
 def _declare(store: Session, job: JobDefinition) -> list[str]:

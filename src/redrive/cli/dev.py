@@ -10,11 +10,13 @@ from typing import Annotated
 
 import typer
 
-from redrive.cli.declaring import app_name
+from redrive.app import load_app
+from redrive.cli.declaring import app_name, install
 from redrive.cli.migrate import bring_up
 from redrive.cli.options import AppOption, DatabaseOption, YesOption
 from redrive.cli.output import say
-from redrive.cli.session import session
+from redrive.cli.session import Session, session
+from redrive.errors import ConfigError
 from redrive.worker.logs import configure
 from redrive.worker.options import DEFAULT_CONCURRENCY, WorkerOptions
 from redrive.worker.supervisor import Child
@@ -41,12 +43,24 @@ def dev(
     with session(database, begin_embedded=True, announce=True) as store:
         for line in bring_up(store, yes=yes):
             say(line)
+        for line in _tables(store, name):
+            say(line)
         options = WorkerOptions(
             app_spec=name, url=store.url, concurrency=concurrency, drain_timeout=_DRAIN, poll=1.0
         )
         configure(options.log_format)
         logging.getLogger("watchfiles").setLevel(logging.WARNING)
         asyncio.run(Reloader(options, Path.cwd()).run())
+
+
+def _tables(store: Session, name: str) -> list[str]:
+    """Those of the APIs of the app's inboxes."""
+    try:
+        inboxes = load_app(name).inboxes
+    except ConfigError:
+        # The worker will say what is wrong with the app, and wait for a change.
+        return []
+    return install(store, inboxes)
 
 
 class Reloader:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from redrive.cli.declaring import declare
+from redrive.cli.declaring import declare, install
 from redrive.cli.options import DatabaseOption, YesOption
 from redrive.cli.output import answer, confirm, count, say
 from redrive.cli.session import Session, session
@@ -34,7 +34,7 @@ def migrate(
         str | None,
         typer.Option(
             metavar="MODULE:ATTR",
-            help="Make this app's queues too, with the policies it declares.",
+            help="Make this app's queues too, with the policies it declares, and its inboxes' tables.",
             show_default=False,
         ),
     ] = None,
@@ -50,7 +50,8 @@ def migrate(
         return
     from redrive.app import load_app
 
-    jobs = [] if app is None else list(load_app(app).jobs.values())
+    loaded = None if app is None else load_app(app)
+    jobs = [] if loaded is None else list(loaded.jobs.values())
     with session(database, announce=True) as store:
         if check:
             _check(store)
@@ -58,6 +59,8 @@ def migrate(
         for line in bring_up(store, yes=yes):
             answer(line)
         for line in declare(store, jobs):
+            answer(line)
+        for line in install(store, {} if loaded is None else loaded.inboxes):
             answer(line)
 
 

@@ -7,7 +7,7 @@ it raises is an outcome: `Snooze` when the API asks to be left alone, `Reject` w
 
 from __future__ import annotations
 
-import asyncio
+from asyncio import sleep
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -174,12 +174,12 @@ async def patiently(ask: Callable[[], Awaitable[T]]) -> T:
             pause = next(failures, None)
             if pause is None:
                 raise
-        await asyncio.sleep(pause)
+        await sleep(pause)
 
 
 @asynccontextmanager
 async def tables_of(api: Api) -> AsyncGenerator[None]:
-    """Raises `SetupError` with the way out where the tables of `api` are missing, or the role's right to them."""
+    """Raises `SetupError` with the way out where the tables of `api`, or a right to them, are missing."""
     try:
         yield
     except (UndefinedTable, UndefinedColumn, InvalidSchemaName, InsufficientPrivilege) as error:
