@@ -1,10 +1,4 @@
-"""GitHub's webhooks: pushes are announced, everything else is logged by name.
-
-export GITHUB_WEBHOOK_SECRET=...                 # the one in GitHub's form; here any text will do
-redrive dev --app examples.webhooks:app          # a Postgres and a worker
-redrive serve --app examples.webhooks:app        # the receiver, at http://127.0.0.1:8000/webhooks/github
-redrive inbox send-test github                   # a push, signed as GitHub would
-"""
+"""GitHub's webhooks: pushes are announced, everything else is logged by its name."""
 
 from redrive import Event, Job, Redrive
 

@@ -123,7 +123,7 @@ def _hint(verifier: Verifier, headers: Lines, body: bytes, url: str | None, now:
         ("with a line end at its end", body + b"\n"),
         ("with \\n for each \\r\\n", body.replace(b"\r\n", b"\n")),
         ("with \\r\\n for each \\n", body.replace(b"\r\n", b"\n").replace(b"\n", b"\r\n")),
-        *(("as compact JSON", each) for each in _compact(body)),
+        *(("as JSON written in another way", each) for each in _rewritten(body)),
     ):
         if other == body:
             continue
@@ -139,12 +139,13 @@ def _hint(verifier: Verifier, headers: Lines, body: bytes, url: str | None, now:
     return None
 
 
-def _compact(body: bytes) -> list[bytes]:
-    """What most JSON libraries make of a document without spaces."""
+def _rewritten(body: bytes) -> list[bytes]:
+    """What most JSON libraries make of a document: without spaces, or with one after each comma and colon."""
     try:
         document = json.loads(body)
         return [
-            json.dumps(document, separators=(",", ":"), ensure_ascii=ascii_only).encode()
+            json.dumps(document, separators=separators, ensure_ascii=ascii_only).encode()
+            for separators in ((",", ":"), (", ", ": "))
             for ascii_only in (True, False)
         ]
     except (ValueError, RecursionError):
