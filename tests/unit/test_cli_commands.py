@@ -25,6 +25,7 @@ COMMANDS = {
     "grant",
     "inbox list",
     "inbox quarantine",
+    "inbox reconcile",
     "inbox replay",
     "inbox send-test",
     "inbox show",

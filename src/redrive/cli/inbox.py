@@ -9,6 +9,7 @@ import typer
 from redrive.cli import inbox_selection as selection
 from redrive.cli.inbox_listing import print_events, row_of
 from redrive.cli.inbox_quarantine import quarantine
+from redrive.cli.inbox_reconcile import reconcile
 from redrive.cli.inbox_replay import replay
 from redrive.cli.inbox_send_test import send_test
 from redrive.cli.inbox_show import show
@@ -21,7 +22,7 @@ from redrive.policy import check_count
 from redrive.store.events import Listed
 
 app = typer.Typer(no_args_is_help=True, help="Webhooks: what arrived, and what became of it.")
-for each in (show, replay, quarantine, status, verify):
+for each in (show, replay, reconcile, quarantine, status, verify):
     app.command()(each)
 app.command("send-test")(send_test)
 
