@@ -6,14 +6,13 @@ language plpgsql set search_path = ''
 as $$
 begin
     execute format($q$
+        with m as materialized (select m.msg_id, %s as attempt, %s as event from pgmq.%I m where m.msg_id = any ($1))
         update redrive.webhook_event e
-           set status = $2, attempts = %s, settled_at = $3,
+           set status = $2, attempts = m.attempt, settled_at = $3,
                last_error = case $4 when 'dead' then coalesce(e.last_error, 'its attempts are used up, and nobody reported why they failed')
                                     when 'cancelled' then 'cancelled' end
-          from pgmq.%I m
-         where m.msg_id = any ($1) and e.id = any (array(select %s from pgmq.%I m where m.msg_id = any ($1)))
-           and e.id = %s and e.msg_id = m.msg_id and e.queue = $5 $q$,
-        redrive._part(q, 'attempt'), 'q_' || q.queue, redrive._part(q, 'event'), 'q_' || q.queue, redrive._part(q, 'event'))
+          from m where e.id = m.event and e.msg_id = m.msg_id and e.queue = $5 $q$,
+        redrive._part(q, 'attempt'), redrive._part(q, 'event'), 'q_' || q.queue)
       using p_ids, case when p_outcome in ('done', 'duplicate') then 'processed' when p_outcome = 'dead' then 'failed' else 'ignored' end,
             redrive.clock(), p_outcome, q.queue;
 end

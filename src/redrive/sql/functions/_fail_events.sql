@@ -4,13 +4,12 @@ language plpgsql set search_path = ''
 as $$
 begin
     execute format($q$
+        with m as materialized (select m.msg_id, %s as event from pgmq.%I m where m.msg_id = any ($1))
         update redrive.webhook_event e set attempts = f.attempt, last_error = f.error
-          from pgmq.%I m
-          cross join lateral (select a.attempt, concat_ws(': ', a.error_type, a.error) as error from redrive.attempt a
+          from m cross join lateral (select a.attempt, concat_ws(': ', a.error_type, a.error) as error from redrive.attempt a
                                where a.queue = $2 and a.msg_id = m.msg_id order by a.read_ct desc limit 1) f
-         where m.msg_id = any ($1) and e.id = any (array(select %s from pgmq.%I m where m.msg_id = any ($1)))
-           and e.id = %s and e.msg_id = m.msg_id and e.queue = $2 and (e.attempts, e.last_error) is distinct from (f.attempt, f.error) $q$,
-        'q_' || q.queue, redrive._part(q, 'event'), 'q_' || q.queue, redrive._part(q, 'event'))
+         where e.id = m.event and e.msg_id = m.msg_id and e.queue = $2 and (e.attempts, e.last_error) is distinct from (f.attempt, f.error) $q$,
+        redrive._part(q, 'event'), 'q_' || q.queue)
       using p_ids, q.queue;
 end
 $$;

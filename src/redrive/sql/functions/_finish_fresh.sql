@@ -12,17 +12,19 @@ declare
     v_outcome text := '''done''';
     v_events text := '';
 begin
-    select array_agg(r.id), array_agg(r.duration::double precision), array_agg(r.id) filter (where r.outcome = 'ignored') into v_ids, v_durations, v_ignored
-      from unnest(p_ids, p_cts, p_outcomes, p_durations) r(id, ct, outcome, duration)
-     where (r.outcome = 'done' or q.inbox and r.outcome = 'ignored') and r.ct = 1;
     if q.inbox then
+        select array_agg(r.id), array_agg(r.duration::double precision), array_agg(r.id) filter (where r.outcome = 'ignored') into v_ids, v_durations, v_ignored
+          from unnest(p_ids, p_cts, p_outcomes, p_durations) r(id, ct, outcome, duration) where r.outcome in ('done', 'ignored') and r.ct = 1;
         v_outcome := 'case when gone.msg_id = any ($4) then ''ignored'' else ''done'' end';
         v_events := format(
-            ', moved as (update redrive.webhook_event e
+            ', ends as materialized (select m.msg_id, %s as event from gone m),
+               moved as (update redrive.webhook_event e
                             set status = case when e.msg_id = any ($4) then ''ignored'' else ''processed'' end, attempts = 1, last_error = null, settled_at = $3
-                           from gone m
-                          where e.id = any (array(select %s from gone m)) and e.id = %s and e.msg_id = m.msg_id and e.queue = %L)',
-            redrive._part(q, 'event'), redrive._part(q, 'event'), q.queue);
+                           from ends m where e.id = m.event and e.msg_id = m.msg_id and e.queue = %L)',
+            redrive._part(q, 'event'), q.queue);
+    else
+        select array_agg(r.id), array_agg(r.duration::double precision) into v_ids, v_durations
+          from unnest(p_ids, p_cts, p_outcomes, p_durations) r(id, ct, outcome, duration) where r.outcome = 'done' and r.ct = 1;
     end if;
     execute format($q$
         with gone as (
