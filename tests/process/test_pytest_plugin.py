@@ -59,9 +59,9 @@ def test_the_fixtures_say_what_they_are(pytester: pytest.Pytester) -> None:
         ran.stdout.fnmatch_lines([f"{name.replace('[', '[[]')} -- *pytest_redrive.py:*"])
 
 
-def test_the_example_is_a_test_that_passes(pytester: pytest.Pytester) -> None:
-    example = str(ROOT / "examples/test_email.py")
-    pytester.runpytest_subprocess("-c", str(ROOT / "pyproject.toml"), example).assert_outcomes(passed=1)
+def test_the_examples_are_tests_that_pass(pytester: pytest.Pytester) -> None:
+    examples = [str(ROOT / f"examples/test_{name}.py") for name in ("email", "webhooks")]
+    pytester.runpytest_subprocess("-c", str(ROOT / "pyproject.toml"), *examples).assert_outcomes(passed=2)
 
 
 def test_the_processes_of_a_run_share_a_server_that_is_gone_afterwards(pytester: pytest.Pytester) -> None:

@@ -19,6 +19,7 @@ from pydantic import BaseModel
 from redrive import (
     Backoff,
     ConfigError,
+    Event,
     InvalidArgument,
     Job,
     QueueMissing,
@@ -122,6 +123,17 @@ class TestRunUntilIdle:
         await shop.app.send("mails", {})
         assert await run_until_idle(shop.app, queues=["orders"]) == Ran(done=2)
         assert [each.state for each in sent("mails")] == ["ready"]
+
+    async def test_webhooks_that_no_handler_takes_are_counted_as_ignored(self, redrive_use: Use) -> None:
+        app = Redrive()
+        app.inbox("stripe", provider="stripe", queue="hooks")
+
+        @app.on("stripe", "invoice.*")
+        async def invoice(event: Event) -> None: ...
+
+        redrive_use(app)
+        await app.send_many("hooks", [{"type": "invoice.paid"}, {"type": "customer.created"}])
+        assert await run_until_idle(app) == Ran(done=1, ignored=1)
 
     async def test_a_failure_is_counted_and_waits_for_its_backoff(
         self, shop: Shop, redrive_clock: Clock, caplog: pytest.LogCaptureFixture

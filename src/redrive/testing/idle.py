@@ -46,14 +46,16 @@ _GRACE = 2.0
 class Ran:
     """How many deliveries ended how; equal to another with the same counts.
 
-    `retried` failed and will be tried again, `dead` became dead letters. `errors` has a line for each that
-    did not end well; their tracebacks are in the log of ``redrive.testing``.
+    `retried` failed and will be tried again, `dead` became dead letters, `ignored` are webhooks that no
+    handler takes. `errors` has a line for each that did not end well; their tracebacks are in the log of
+    ``redrive.testing``.
     """
 
     done: int = 0
     retried: int = 0
     snoozed: int = 0
     dead: int = 0
+    ignored: int = 0
     errors: tuple[str, ...] = field(default=(), compare=False)
 
 
@@ -175,7 +177,7 @@ class _Tally:
 
     def __init__(self, settler: Settler) -> None:
         self._settler = settler
-        self._counts = {"done": 0, "retried": 0, "snoozed": 0, "dead": 0}
+        self._counts = {"done": 0, "retried": 0, "snoozed": 0, "dead": 0, "ignored": 0}
         self._errors: list[str] = []
         self.ended = 0
 
@@ -184,8 +186,8 @@ class _Tally:
         self.ended += 1
         d = held.delivery
         match decision.outcome:
-            case "done":
-                self._counts["done"] += 1
+            case "done" | "ignored":
+                self._counts[decision.outcome] += 1
             case "nothing" if held.job is not None and held.job.committed:
                 self._counts["done"] += 1
             case "retry" | "crashed":
