@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from typing import Annotated, Literal
 
@@ -48,17 +47,14 @@ def serve(
         application = asgi(loaded)
         _prepare(store, loaded)
         with listen(host, port) as listening:
-            where = listening.getsockname()
-            shown = f"[{where[0]}]" if ":" in where[0] else where[0]
+            where, *_ = address = listening.getsockname()
+            url = f"http://{f'[{where}]' if ':' in where else where}:{address[1]}/webhooks/"
             sources = ", ".join(sorted(loaded.inboxes))
-            log.info(
-                "receiving %s at http://%s:%d/webhooks/…",
-                sources,
-                shown,
-                where[1],
-                extra={"event": "serving"},
-            )
-            asyncio.run(serve_on(application, listening))
+
+            def started() -> None:
+                log.info("receiving %s at %s…", sources, url, extra={"event": "serving"})
+
+            serve_on(application, listening, started)
 
 
 def _prepare(store: Session, app: Redrive) -> None:

@@ -11,10 +11,11 @@ import logging
 import os
 import signal
 import socket
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
 import uvicorn
+import uvloop
 from starlette.applications import Starlette
 
 from redrive.errors import ConfigError
@@ -27,6 +28,14 @@ _BACKLOG = 2048
 
 class _Server(uvicorn.Server):
     """uvicorn's, but a signal that it has obeyed is no way to die: this process ends with exit code 0."""
+
+    def __init__(self, config: uvicorn.Config, started: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._tell = started
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self._tell()
 
     @contextmanager
     def capture_signals(self) -> Generator[None]:
@@ -60,8 +69,11 @@ def listen(host: str, port: int) -> socket.socket:
     return socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP, fileno=found.detach())
 
 
-async def serve(application: Starlette, listening: socket.socket) -> None:
-    """Answer requests on `listening` until a signal; then what is under way, in `DRAIN` seconds at most."""
+def serve(application: Starlette, listening: socket.socket, started: Callable[[], None]) -> None:
+    """Answer requests on `listening` until a signal; then what is under way, in `DRAIN` seconds at most.
+
+    `started` is called when signals are obeyed and requests answered.
+    """
     config = uvicorn.Config(
         application,
         http="httptools",
@@ -73,4 +85,5 @@ async def serve(application: Starlette, listening: socket.socket) -> None:
         timeout_graceful_shutdown=DRAIN,
     )
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
-    await _Server(config).serve([listening])
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(_Server(config, started).serve([listening]))
