@@ -29,7 +29,7 @@ begin
                       from redrive.webhook_event e
                       join pgmq.%I d on d.message ->> 'original_msg_id' = e.msg_id::text
                        and d.message -> 'headers' ->> 'x-redrive-event' = e.id::text
-                     where e.id = any ($1) and e.status = 'failed' order by e.id, d.msg_id desc) l $q$, 'q_' || q.queue || '_dlq')
+                     where e.id = any ($1) order by e.id, d.msg_id desc) l $q$, 'q_' || q.queue || '_dlq')
            into v_letters, v_lettered using v_held;
     end if;
     if v_letters is not null then
