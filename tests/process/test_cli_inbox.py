@@ -149,6 +149,13 @@ class TestShowing:
         )
         assert "password=hunter2\\xff\\x00" in fine("inbox", "show", event, "--raw").out
 
+    def test_a_payload_nested_too_deeply_is_shown_as_what_it_is(self, db: Db) -> None:
+        deep = "[" * 1_500 + "]" * 1_500
+        event = receive(db, "e", payload=0)
+        db.execute("update redrive.webhook_event set payload = %s::jsonb where id = %s", (deep, event))
+        assert "[nested too deeply to be read: 3,000 characters]" in fine("inbox", "show", event).out
+        assert fine("inbox", "show", event, "--raw", "--json").json["payload"] == deep
+
     def test_its_failed_attempts_are_told(self, db: Db) -> None:
         event = receive(db, "e")
         settle(db, "retry", error="no route")
@@ -200,15 +207,15 @@ class TestReplaying:
 
     def test_a_dry_run_counts_shows_the_oldest_few_and_changes_nothing(self, db: Db) -> None:
         for number in range(7):
-            receive(db, f"e{number}")
+            receive(db, f"evt_{number}")
         settle(db, "done", qty=7)
         ran = fine("inbox", "replay", "--all", "--dry-run")
         assert "7 events would be replayed; nothing was changed" in ran.out
-        assert "e0" in ran.out and "e4" in ran.out and "e5" not in ran.out
+        assert "evt_0" in ran.out and "evt_4" in ran.out and "evt_5" not in ran.out
         sampled = fine("inbox", "replay", "--all", "--dry-run", "--json").json
         assert sampled["count"] == 7
-        assert [each["event_id"] for each in sampled["sample"]] == [f"e{number}" for number in range(5)]
-        assert listed("--status", "processed") == [f"e{number}" for number in range(6, -1, -1)]
+        assert [each["event_id"] for each in sampled["sample"]] == [f"evt_{number}" for number in range(5)]
+        assert listed("--status", "processed") == [f"evt_{number}" for number in range(6, -1, -1)]
 
     def test_what_waits_or_is_not_there_is_left_and_exits_1(self, db: Db) -> None:
         waiting, done = receive(db, "waiting"), receive(db, "done")

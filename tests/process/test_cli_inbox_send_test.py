@@ -158,6 +158,11 @@ def test_a_refusal_exits_1_and_nobody_there_exits_3(
     for where in ("github", "ftp://127.0.0.1/x", "http://127.0.0.1:port/"):
         ran = run("inbox", "send-test", "github", "--url", where)
         assert ran.code == 2 and f"--url is {where!r}" in ran.err and len(ran.err.splitlines()) == 1, ran
+    for odd in ("é", "a\nb", "\x00"):
+        ran = run("inbox", "send-test", "github", "--id", odd, "--url", url)
+        assert ran.code == 2 and "cannot stand in the header" in ran.err and len(ran.err.splitlines()) == 1, (
+            ran
+        )
     missing = run("inbox", "send-test", "github", "--file", "nowhere.json")
     assert missing.code == 2 and "nowhere.json cannot be read" in missing.err
 

@@ -16,7 +16,7 @@ from redrive.cli.inbox_samples import SAMPLES
 from redrive.cli.inbox_target import ProviderArgument, SecretEnvOption, Target
 from redrive.cli.options import AppOption, JsonOption
 from redrive.cli.output import answer, answer_json, one_line
-from redrive.errors import ConfigError, InvalidArgument, Unavailable
+from redrive.errors import InvalidArgument, Unavailable
 from redrive.inbox.places import Place
 from redrive.inbox.signing import sign, signed_url
 
@@ -145,15 +145,14 @@ def _document(body: bytes) -> Any:
 def _post(url: str, headers: dict[str, str], body: bytes) -> httpx.Response:
     """Raises `Unavailable` when there is no answer, `InvalidArgument` for what is no URL."""
     try:
-        # Of a redirect, the provider would not follow it either.
-        with httpx.Client(timeout=_TIMEOUT, trust_env=False) as client:
+        # A proxy of the environment's is for what is elsewhere. A redirect is not followed: no provider does.
+        elsewhere = httpx.URL(url).host not in ("127.0.0.1", "localhost", "::1")
+        with httpx.Client(timeout=_TIMEOUT, trust_env=elsewhere) as client:
             return client.post(url, headers=headers, content=body)
     except (httpx.InvalidURL, httpx.UnsupportedProtocol) as error:
         raise InvalidArgument(
             f"--url is {url!r}: {error}; write it like http://127.0.0.1:8000/webhooks/github"
         ) from None
-    except UnicodeEncodeError as error:
-        raise ConfigError(f"a header cannot be sent: {error.object!r} has characters outside ASCII") from None
     except httpx.HTTPError as error:
         raise Unavailable(
             f"{url} gives no answer: {error or type(error).__name__}; does `redrive serve` run there?"
