@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
+import httpx
 import pytest
 
+from redrive import Event, Job
+from redrive.inbox.refetch import refetch
+from redrive.inbox.signing import sign
 from redrive.inbox.sources.fastpix import FastPix
 from redrive.store.database import connect
 from redrive.testing import Clock, Ran
+from redrive.web import asgi
 from tests.support.fastpix_api import SECRET_KEY, TOKEN_ID
-from tests.support.fastpix_inbox import QUEUE, Desk, desk
+from tests.support.fastpix_inbox import QUEUE, SIGNING_SECRET, Desk, desk
 from tests.support.roles import Roles
 from tests.support.working import until, working
 
@@ -146,6 +152,16 @@ class TestUploads:
                 "*",
             )
             assert d.api.calls.count("on-demand/uploads") == 2
+
+    async def test_jobs_that_look_for_one_at_the_same_time_share_the_list(self, database_url: str) -> None:
+        async with desk(database_url) as d:
+            for number in range(40):
+                d.api.add_upload(f"u-{number}")
+                await d.arrive("video.upload.created", f"u-{number}", object_type="upload")
+            async with working(d.app, d.url, concurrency=10):
+                await until(lambda: not d.rows("select from redrive.webhook_event where status = 'received'"))
+            assert d.differences() == []
+            assert d.api.calls.count("on-demand/uploads") <= 25
 
     async def test_one_that_became_a_medium_says_which(self, database_url: str) -> None:
         async with desk(database_url) as d:
@@ -403,6 +419,52 @@ class TestFaults:
                 clock.advance(4000)
             assert _status(d, event) == "failed"
             assert len(d.api.calls) == 7
+
+
+async def test_a_signed_webhook_ends_as_a_row(database_url: str) -> None:
+    async with desk(database_url) as d:
+        d.api.add_media("m-1", "ready")
+        payload = {"type": "video.media.ready", "object": {"type": "video.media", "id": "m-1"}, "id": "e-77"}
+        body = json.dumps(payload | {"data": {"id": "m-1"}, "attempts": []}).encode()
+        headers = sign("fastpix", secret=SIGNING_SECRET, body=body)
+        transport = httpx.ASGITransport(asgi(d.app))
+        async with httpx.AsyncClient(transport=transport, base_url="http://here") as client:
+            answers = [
+                await client.post("/webhooks/fastpix", content=body, headers=headers),
+                await client.post("/webhooks/fastpix", content=body, headers=headers),
+                await client.post("/webhooks/fastpix", content=body + b" ", headers=headers),
+            ]
+        assert [each.status_code for each in answers] == [200, 200, 401]
+        assert await d.work() == Ran(done=1)
+        assert d.differences() == []
+        assert d.rows('select "eventId", "processStatus" from fastpix.webhook_events') == [
+            ("e-77", "processed")
+        ]
+
+
+async def test_an_apps_own_handler_may_refetch_too(database_url: str) -> None:
+    async with desk(database_url) as d:
+        seen: list[str] = []
+
+        @d.app.on("fastpix", "video.media.*")
+        async def media_changed(event: Event, job: Job) -> None:
+            await refetch(event, job, d.fastpix)
+            seen.append(event.type)
+
+        d.api.add_media("m-1", "ready")
+        await d.arrive("video.media.created", "m-1")
+        assert await d.work() == Ran(done=1)
+        assert seen == ["video.media.created"] and d.differences() == []
+
+
+async def test_closing_the_app_closes_its_connections_to_the_api(database_url: str) -> None:
+    async with desk(database_url) as d:
+        d.api.add_media("m-1", "ready")
+        await d.fastpix.fetch("media:m-1")
+        assert len(d.fastpix._calls._clients) == 1
+        await d.app.close()
+        assert d.fastpix._calls._clients == {}
+        assert await d.fastpix.fetch("media:m-1") is not None
 
 
 class TestSetup:

@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -152,7 +153,14 @@ async def test_an_event_without_a_handler_is_ignored(database_url: str) -> None:
 def test_a_webhook_is_named_in_one_of_three_ways() -> None:
     assert "orgs/octo/hooks/7/deliveries" in repr(GitHub(org="octo", hook_id=7))
     assert "app/hook/deliveries" in repr(GitHub(app=True))
-    for wrong in ({}, {"repository": "octo/shop"}, {"org": "a/b", "hook_id": 1}, {"app": True, "hook_id": 1}):
+    wrongs: list[dict[str, Any]] = [
+        {},
+        {"repository": "octo/shop"},
+        {"org": "a/b", "hook_id": 1},
+        {"app": True, "hook_id": 1},
+        {"repository": "octo/shop", "org": "octo", "hook_id": 1},
+    ]
+    for wrong in wrongs:
         with pytest.raises(ConfigError, match="GitHub"):
             GitHub(**wrong)
     for name in ("shop", "octo/../shop", "octo/shop?x", "octo/.."):

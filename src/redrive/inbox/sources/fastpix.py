@@ -3,9 +3,9 @@
     app.inbox("fastpix", provider="fastpix", queue="webhook_jobs", api=FastPix())
 
 Each event names a resource; its state is fetched and written to its table. Media and live streams are fetched
-by id. An upload cannot be: its list is paged through, and since only unused uploads are listed, one that is
-missing has become a medium or has ended. Its row stays: with status ``media_created`` and the medium's id,
-where an event or the medium itself told it, else ``ended``.
+by id. An upload cannot be: its list is paged through, once for all jobs that ask at the same time. Only
+unused uploads are listed, so one that is missing has become a medium or has ended. Its row stays: with status
+``media_created`` and the medium's id, where an event or the medium itself told it, else ``ended``.
 
 Guarantees  stream keys, secrets and signed upload URLs are not stored in these tables. The record of events,
             redrive.webhook_event, has each body as FastPix sent it.
@@ -16,6 +16,7 @@ Not given   by `list_changed`: changes of what was created before `since`, for t
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import os
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -23,6 +24,7 @@ from datetime import datetime
 from functools import partial
 from itertools import count
 from typing import Any, cast
+from weakref import WeakKeyDictionary
 
 from redrive.errors import ConfigError
 from redrive.inbox.source import (
@@ -39,6 +41,7 @@ from redrive.inbox.source import (
 from redrive.inbox.sources import fastpix_tables as tables
 from redrive.inbox.sources.calls import Calls, Credential, credential
 from redrive.inbox.sources.fastpix_states import KEYS, Kind, cleaned, created, differs, id_of, identified
+from redrive.inbox.sources.reading import SharedReading
 from redrive.job import Reject
 
 BASE_URL = "https://api.fastpix.com/v1/"
@@ -85,6 +88,8 @@ class FastPix:
             check=f"{TOKEN_ID} and {SECRET_KEY}",
             timeout=timeout,
         )
+        self._uploads: WeakKeyDictionary[asyncio.AbstractEventLoop, SharedReading[dict[str, State]]]
+        self._uploads = WeakKeyDictionary()
 
     def __repr__(self) -> str:
         return "FastPix()"
@@ -103,6 +108,8 @@ class FastPix:
         return tables.schema(source)
 
     async def close(self) -> None:
+        if (reading := self._uploads.pop(asyncio.get_running_loop(), None)) is not None:
+            await reading.close()
         await self._calls.close()
 
     def resources(self, event: Signal) -> Sequence[str]:
@@ -121,7 +128,9 @@ class FastPix:
     async def fetch(self, resource: str) -> State | None:
         kind, ident = _split(resource)
         if kind == "upload":
-            return await self._find_upload(ident)
+            loop = asyncio.get_running_loop()
+            reading = self._uploads.setdefault(loop, SharedReading(self._read_uploads))
+            return (await reading.get()).get(ident)
         path = f"{_LISTS[kind]}/{ident}"
         answer = await self._calls.json(path)
         if answer is None:
@@ -193,17 +202,20 @@ class FastPix:
             if not seen.moved:
                 return
 
-    async def _find_upload(self, ident: str) -> State | None:
-        seen = _Seen()
-        for number in count(1):
-            page, size = await self._page("upload", number)
-            for entry in page.entries:
-                if entry.resource == f"upload:{ident}":
-                    return entry.state
-            seen.add(page, size)
-            if seen.at_end:
+    async def _read_uploads(self) -> dict[str, State]:
+        """All that are unused, by id."""
+        found: dict[str, State] = {}
+        for _pass in range(_MOST_PASSES):
+            seen = _Seen()
+            for number in count(1):
+                page, size = await self._page("upload", number)
+                found |= {_split(entry.resource)[1]: entry.state for entry in page.entries}
+                seen.add(page, size)
+                if seen.at_end:
+                    break
+            if not seen.moved:
                 break
-        return None
+        return found
 
     async def _page(self, kind: Kind, number: int) -> tuple[Page, int]:
         """A page, and how many entries it has; what has no id is left out of it."""

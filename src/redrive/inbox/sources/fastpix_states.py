@@ -94,9 +94,12 @@ def cleaned(kind: Kind, state: Mapping[str, Any]) -> State:
 
 
 def differs(kind: Kind, listed: State, stored: State) -> bool:
-    """Whether a field that the list shows is another in the row; what a list leaves out says nothing."""
+    """Whether a field that the list shows is another in the row.
+
+    What a list leaves out says nothing, and what is empty may be left out: "", [], {} and null are one.
+    """
     compared = [name for name in COLUMNS[kind] if name in listed and name not in _UNCOMPARED]
-    return any(listed[name] != stored.get(name) for name in compared)
+    return any((listed[name] or None) != (stored.get(name) or None) for name in compared)
 
 
 def created(state: Mapping[str, Any]) -> datetime | None:
