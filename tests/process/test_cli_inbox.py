@@ -10,6 +10,7 @@ import psycopg
 import pytest
 
 from tests.support.cli import fine, run
+from tests.support.roles import Roles
 
 Db = psycopg.Connection[Any]
 
@@ -371,3 +372,36 @@ class TestStatus:
         assert "10,000+" in fine("inbox", "status").out
         [found] = fine("inbox", "status", "--json").json
         assert (found["processed"], found["more"], found["verdict"]) == (10_000, True, "handled")
+
+
+def test_looking_needs_the_part_read_and_replaying_the_part_operate(
+    db: Db, roles: Roles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    receive(db, "e")
+    settle(db, "done")
+    looks = [
+        ["list", "--since", "1h"],
+        ["show", "stripe/e"],
+        ["status"],
+        ["quarantine"],
+        ["replay", "--all", "--dry-run"],
+    ]
+    for part in ("read", "operate"):
+        role = roles.create(f"inbox_{part}", "login")
+        fine("grant", role, part)
+        with monkeypatch.context() as patched:
+            patched.setenv("REDRIVE_DATABASE_URL", roles.url(db.info, role))
+            for look in looks:
+                fine("inbox", *look)
+            ran = run("inbox", "replay", "stripe/e", "--yes")
+        assert ran.code == (0 if part == "operate" else 2), ran
+    sender = roles.create("inbox_send", "login")
+    fine("grant", sender, "send")
+    monkeypatch.setenv("REDRIVE_DATABASE_URL", roles.url(db.info, sender))
+    for look in looks:
+        ran = run("inbox", *look)
+        assert (
+            ran.code == 2
+            and "this role lacks a part of redrive" in ran.err
+            and len(ran.err.splitlines()) == 1
+        )
