@@ -1,0 +1,223 @@
+"""``redrive serve``: what it says, what it refuses, and that it ends well."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import socket
+import threading
+import time
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psycopg
+import pytest
+
+from redrive.inbox.signing import sign
+from tests.support.cli import fine, run
+from tests.support.command import Command
+from tests.support.embedded import until
+from tests.support.receiving import SECRET
+from tests.support.roles import Roles
+
+Db = psycopg.Connection[Any]
+
+APP = f"""
+from redrive import Redrive
+app = Redrive()
+app.inbox("github", provider="github", queue="hooks", max_attempts=7)
+app.inbox("stripe", provider="stripe", queue="other_hooks", secret={SECRET!r})
+
+@app.job("mail")
+async def mail(payload) -> None: ...
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "shop.py").write_text(APP)
+    return tmp_path
+
+
+@contextmanager
+def serving(
+    folder: Path, url: str, *arguments: str, secret: str = SECRET, **environment: str
+) -> Generator[tuple[Command, str]]:
+    """The command, and the URL where it answers."""
+    given = {"REDRIVE_DATABASE_URL": url, "REDRIVE_APP": "shop:app", "GITHUB_WEBHOOK_SECRET": secret}
+    command = Command("serve", "--port", "0", *arguments, folder=folder, environment=given | environment)
+    with command:
+        command.wait_for("receiving github, stripe at http://")
+        found = re.search(r"http://[^ ]+:\d+", command.said)
+        assert found is not None
+        yield command, found[0]
+
+
+def signed(body: bytes, id: str, secret: str = SECRET) -> dict[str, str]:
+    return sign("github", secret=secret, body=body, event_id=id, type="push")
+
+
+def test_it_says_its_database_first_receives_and_drains_on_a_signal(
+    database_url: str, db: Db, folder: Path
+) -> None:
+    for number in (signal.SIGTERM, signal.SIGINT):
+        with serving(folder, database_url) as (command, where):
+            assert "(from REDRIVE_DATABASE_URL)" in command.lines[0]
+            with httpx.Client(base_url=where) as client:
+                body = json.dumps({"number": number}).encode()
+                answer = client.post("/webhooks/github", content=body, headers=signed(body, str(number)))
+                assert (answer.status_code, answer.text) == (200, "ok\n")
+                assert "server" not in answer.headers
+                assert client.get("/readyz").text == "ok\n"
+                assert client.post("/webhooks/github", content=b"{}").status_code == 401
+            assert command.end(number) == 0
+            assert SECRET not in command.said
+    # Told at the end: it was not there for three seconds.
+    assert db.execute("select reason, total from redrive.webhook_count").fetchall() == [("no_header", 2)]
+
+
+def test_it_makes_the_queues_of_its_inboxes_with_their_policies_and_no_others(
+    database_url: str, db: Db, folder: Path
+) -> None:
+    with serving(folder, database_url) as (command, _):
+        assert command.end(signal.SIGTERM) == 0
+    queues = json.loads(fine("queue", "list", "--json", "--database", database_url).out)
+    assert {each["queue"] for each in queues} == {"hooks", "other_hooks"}
+    policy = db.execute("select redrive.queue_policy('hooks') ->> 'max_attempts' as most").fetchone()
+    assert policy is not None and policy.most == "7"
+
+
+def test_a_role_that_may_only_send_is_enough_once_the_queue_is_there(
+    database_url: str, db: Db, folder: Path, roles: Roles
+) -> None:
+    for queue in ("hooks", "other_hooks"):
+        fine("queue", "create", queue, "--database", database_url)
+    with serving(folder, member(db, roles, database_url, "send")) as (_, where):
+        body = b'{"a": 1}'
+        answer = httpx.post(f"{where}/webhooks/github", content=body, headers=signed(body, "1"))
+        assert answer.text == "ok\n"
+        assert httpx.post(f"{where}/webhooks/github", content=body).status_code == 401
+        until(lambda: db.execute("select from redrive.webhook_refused").fetchall())
+
+
+def member(db: Db, roles: Roles, url: str, *parts: str) -> str:
+    """The URL of the database, for a role that has these parts of redrive."""
+    role = roles.create("receiver", "login")
+    for part in parts:
+        fine("grant", role, part, "--database", url)
+    return roles.url(db.info, role)
+
+
+@pytest.fixture
+def at_home(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("GITHUB_WEBHOOK_SECRET", SECRET)
+    yield
+
+
+@pytest.mark.usefixtures("at_home")
+class TestItRefusesToStart:
+    """Run in this process: it must not come to listening."""
+
+    def check(self, code: int, what: str, *arguments: str, url: str) -> None:
+        ran = run("serve", "--app", f"{self.module}:app", "--port", "0", *arguments, "--database", url)
+        assert ran.code == code and what in ran.err, ran
+        assert SECRET not in ran.out + ran.err
+
+    module = "shop"
+
+    @pytest.mark.parametrize("secret", [None, "", "  ", f"{SECRET} "])
+    def test_without_its_secret(
+        self, secret: str | None, database_url: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        if secret is None:
+            monkeypatch.delenv("GITHUB_WEBHOOK_SECRET")
+        else:
+            monkeypatch.setenv("GITHUB_WEBHOOK_SECRET", secret)
+        self.fresh(folder, APP)
+        self.check(2, "GITHUB_WEBHOOK_SECRET", url=database_url)
+
+    def test_without_an_inbox(self, database_url: str, folder: Path) -> None:
+        self.fresh(folder, "from redrive import Redrive\napp = Redrive()\n")
+        self.check(2, "declares no inbox", url=database_url)
+
+    def test_with_a_handler_of_no_inbox(self, database_url: str, folder: Path) -> None:
+        self.fresh(folder, APP + "\n@app.on('gihub', '*')\nasync def h(event): ...\n")
+        self.check(2, "'gihub', which is no inbox", url=database_url)
+
+    def test_without_the_schema(self, empty_database_url: str, folder: Path) -> None:
+        self.fresh(folder, APP)
+        self.check(2, "redrive migrate", url=empty_database_url)
+
+    def test_where_a_queue_is_missing_that_its_role_may_not_make(
+        self, database_url: str, db: Db, folder: Path, roles: Roles
+    ) -> None:
+        self.fresh(folder, APP)
+        self.check(2, "queue hooks does not exist", url=member(db, roles, database_url, "send", "work"))
+
+    def test_without_a_database(self, folder: Path) -> None:
+        self.fresh(folder, APP)
+        self.check(3, "out of reach", url="postgresql://nobody@127.0.0.1:1/none")
+
+    def test_where_somebody_listens_already(self, database_url: str, folder: Path) -> None:
+        self.fresh(folder, APP)
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            port = str(taken.getsockname()[1])
+            self.check(2, f"--port {port}: cannot listen there", "--port", port, url=database_url)
+
+    def fresh(self, folder: Path, text: str) -> None:
+        self.module = f"shop_{len(os.listdir(folder))}_{time.monotonic_ns()}"
+        (folder / f"{self.module}.py").write_text(text)
+
+
+def resident(pid: int, what: str = "VmRSS") -> int:
+    """Megabytes."""
+    found = re.search(rf"{what}:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())
+    assert found is not None
+    return int(found[1]) // 1024
+
+
+@pytest.mark.timeout(300)
+def test_a_gigabyte_in_chunks_is_413_and_costs_no_memory(database_url: str, folder: Path) -> None:
+    chunk = b"x" * 1_000_000
+
+    def endless() -> Iterator[bytes]:
+        for _ in range(1_000):
+            yield chunk
+
+    with serving(folder, database_url) as (command, where), httpx.Client(timeout=120) as client:
+        before = resident(command.process.pid)
+        answer = client.post(f"{where}/webhooks/github", content=endless())
+        assert answer.status_code == 413
+        assert resident(command.process.pid, "VmHWM") - before < 80
+        body = b"{}"
+        assert client.post(f"{where}/webhooks/github", content=body, headers=signed(body, "1")).text == "ok\n"
+
+
+def test_what_is_under_way_at_the_signal_is_answered(database_url: str, db: Db, folder: Path) -> None:
+    with serving(folder, database_url) as (command, where):
+        # Holds the queue's policy, so that the event waits while the signal comes.
+        with psycopg.connect(database_url) as holder:
+            holder.execute("lock table redrive.webhook_event in access exclusive mode")
+            answers: list[httpx.Response] = []
+            body = b"{}"
+
+            def post() -> None:
+                answers.append(
+                    httpx.post(f"{where}/webhooks/github", content=body, headers=signed(body, "1"))
+                )
+
+            posting = threading.Thread(target=post)
+            posting.start()
+            until(lambda: db.execute("select from pg_locks where not granted").fetchall())
+            command.process.send_signal(signal.SIGTERM)
+            command.wait_for("draining")
+            holder.rollback()
+        posting.join(10)
+        assert [each.text for each in answers] == ["ok\n"]
+        assert command.end() == 0
