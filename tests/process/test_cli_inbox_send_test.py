@@ -36,6 +36,8 @@ for name in PROVIDERS:
 
     @app.on(name, "*")
     async def handle(event: Event) -> None: ...
+
+app.inbox("sms", provider="twilio", queue="hooks", secret="token", url="https://shop.example/in/sms?shop=7")
 """
 SECRET = "c2VjcmV0IG9mIDI0IGJ5dGVzLi4uLg=="
 
@@ -119,6 +121,17 @@ def test_real_github_webhooks_are_received_handled_and_kept_byte_for_byte(
         shown = fine("inbox", "show", f"github/{event_id}", "--raw", "--json").json
         assert shown["payload"] == json.loads(file.read_text())
         assert shown["size"] == file.stat().st_size
+
+
+def test_what_signs_its_url_is_signed_for_the_public_one(folder: Path, database_url: str) -> None:
+    (folder / "message.json").write_text('{"MessageSid": "SM1", "MessageStatus": "sent"}')
+    with receiving(folder, database_url) as where:
+        for arguments in ([], ["--file", "message.json"]):
+            ran = run(
+                *("inbox", "send-test", "sms", "--app", "sixteen_inboxes:app", "--json", *arguments),
+                *("--url", f"{where}/webhooks/sms?shop=7"),
+            )
+            assert (ran.code, ran.json["answer"]) == (0, "ok\n"), ran
 
 
 def test_id_and_type_go_where_the_provider_has_them(folder: Path, database_url: str) -> None:
