@@ -163,6 +163,49 @@ def receive(
     )
 
 
+class Arrival(NamedTuple):
+    """An event to be recorded, as `receive` takes it."""
+
+    source: str
+    event_id: str
+    type: str
+    payload: str | None
+    raw: bytes
+    headers: Mapping[str, str | Sequence[str]]
+    queue: str
+    resource: str | None = None
+    volatile: Sequence[str] = ()
+    derived: bool = False
+
+
+def receive_many(arrivals: Sequence[Arrival]) -> Statement[list[Received]]:
+    """`receive` for each, in one call, all or none; what became of each, in order."""
+    return Statement(
+        "select n, id::text, msg_id, duplicate, conflict"
+        " from redrive.receive_events(p_events => %s::jsonb, p_raws => %s::bytea) order by n",
+        (f"[{','.join(map(_described, arrivals))}]", b"".join(each.raw for each in arrivals)),
+        lambda rows: [Received(*row[1:]) for row in rows],
+    )
+
+
+def _described(arrival: Arrival) -> str:
+    facts: dict[str, object] = {
+        "source": arrival.source,
+        "event_id": arrival.event_id,
+        "type": arrival.type,
+        "queue": arrival.queue,
+        "size": len(arrival.raw),
+        "headers": arrival.headers,
+        "resource": arrival.resource,
+        "derived": arrival.derived,
+    }
+    if arrival.volatile:
+        facts["volatile"] = arrival.volatile
+    text = json.dumps(facts, ensure_ascii=False)
+    # As its sender wrote it: reading and writing it again would cost more than all the rest.
+    return text if arrival.payload is None else f'{text[:-1]}, "payload": {arrival.payload}}}'
+
+
 def load(id: str) -> Statement[Recorded | None]:
     """The event with everything that was recorded of it; None when there is none.
 
