@@ -1,18 +1,20 @@
 """A model of a message's life: every arrow of the state machine, walked in every order hypothesis thinks of.
 
-    send ─▶ ready ──claim──▶ running ── done ──▶ archived
+    send ─▶ ready ──claim──▶ running ── done, ignored ──▶ archived
              ▲ ▲ ▲            │ │ │ │
              │ │ └─ release ──┘ │ │ └─ reject, or the last attempt failed ─▶ dead ─ redrive ─▶ ready
              │ └─ snooze ───────┘ │                                            └─ discard ─▶ archived
              └── retry ───────────┘                   ready ─ cancel ─▶ archived
     worker gone: the timeout ends ─▶ ready or, budget spent, dead at the next claim, without a run
 
-The model knows nothing of SQL: it says what each call must answer and where the message must then be.
+The model knows nothing of SQL: it says what each call must answer and where the message must then be, and if
+it is the job of a webhook event, what must be said of that.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
@@ -26,13 +28,19 @@ from hypothesis.stateful import (
 
 from tests.support import contract
 from tests.support.contract import Contract, Report
+from tests.support.inbox import event, receive
 from tests.support.layouts import NEWEST, with_headers
 
 MOST = 3
 VT = 60
 
 # Failures more often than ends, or few lives would get far.
-OUTCOMES = ["retry"] * 4 + ["crashed"] * 2 + ["snooze"] * 2 + ["done", "reject", "malformed"]
+OUTCOMES = ["retry"] * 4 + ["crashed"] * 2 + ["snooze"] * 2 + ["done", "ignored", "reject", "malformed"]
+
+FINISHED = ("done", "ignored")
+
+# Of a webhook event, by the state of its message.
+STATUS = {"live": "received", "done": "processed", "dead": "failed", "discarded": "failed"}
 
 # What happens next, likely things more often; what cannot be in the message's state is a claim instead.
 STEPS = ["come due"] * 5 + ["report"] * 7 + ["claim", "report late", "report late", "release", "extend"]
@@ -69,14 +77,17 @@ class Message:
 class Life(RuleBasedStateMachine):
     sql: Contract
 
-    @initialize(keyed=st.booleans())
-    def send(self, keyed: bool) -> None:
-        self.keyed = keyed
+    @initialize(kind=st.sampled_from(["plain", "keyed", "event"]))
+    def send(self, kind: str) -> None:
+        self.keyed = kind == "keyed"
+        self.event: Any = None
         self.sql.reset()
         self.sql.clock.stop()
         self.sql.create(max_attempts=MOST)
-        self.payload = {"idempotency_key": "k"} if self.keyed else {"n": 1}
-        self.message = Message(self.sql.send(self.payload), state="live")
+        self.payload = {"n": 1} if kind == "plain" else {"idempotency_key": "k"}
+        if kind == "event":
+            self.event = receive(self.sql, self.payload)
+        self.message = Message(self.event.msg_id if self.event else self.sql.send(self.payload), state="live")
         self.generation = 0
         self.ended: list[tuple[int, str]] = []
         self.isolated = False
@@ -157,13 +168,13 @@ class Life(RuleBasedStateMachine):
         elif read_ct == max(m.reported, default=0):
             assert verdict == "repeat"
             walked.add("repeat")
-        elif outcome == "done" and not self._may_end(read_ct):
+        elif outcome in FINISHED and not self._may_end(read_ct):
             assert verdict == "lost"
-        elif outcome == "done":
+        elif outcome in FINISHED:
             assert verdict == ("ok" if read_ct == m.read_ct else "late")
-            walked.add(f"done {verdict}")
+            walked.add(f"{outcome} {verdict}")
             m.done_by = read_ct
-            self._ends("done")
+            self._ends(outcome)
         elif not mine:
             assert verdict == "lost"
             walked.add("lost")
@@ -236,10 +247,14 @@ class Life(RuleBasedStateMachine):
 
     def send_again(self) -> None:
         """Life goes on with the next message; of a done key it ends at the next claim."""
-        known = self.keyed and any(outcome == "done" for _, outcome in self.ended)
-        sent = self.sql.send(self.payload, unique=self.keyed)
-        if known:
-            assert sent in [n for n, outcome in self.ended if outcome == "done"]
+        if self.event:
+            self.event = receive(self.sql, self.payload, event_id=f"after {self.message.msg_id}")
+            sent = self.event.msg_id
+        else:
+            sent = self.sql.send(self.payload, unique=self.keyed)
+        finished = [n for n, outcome in self.ended if outcome in FINISHED]
+        if self.keyed and finished:
+            assert sent in finished
             return
         self.message = Message(sent, state="live")
         self.generation = 0
@@ -282,7 +297,21 @@ class Life(RuleBasedStateMachine):
             elif key.state == "running":
                 assert (m.held, key.owner_msg) == (True, m.msg_id)
             else:
-                assert (key.owner_msg, "done") in self.ended
+                assert key.owner_msg in [n for n, outcome in self.ended if outcome in FINISHED]
+        else:
+            assert self.sql.key("k") is None
+
+    @invariant()
+    def its_event_says_where_it_is(self) -> None:
+        if self.event:
+            m = self.message
+            found = event(self.sql, self.event.id)
+            assert found.status == STATUS.get(m.state, "ignored")
+            assert (found.msg_id, found.generation) == (m.msg_id, self.generation)
+            assert (found.settled_at is None) is (m.state == "live")
+            assert m.state == "live" or found.attempts == m.attempts
+            failed = [a.attempt for a in self.sql.attempts(m.msg_id)]
+            assert m.state != "live" or found.attempts == max(failed, default=0)
 
     def _may_end(self, read_ct: int) -> bool:
         """Whether a done counts: with a key only while the key still names the message."""
@@ -306,6 +335,8 @@ ARROWS = {
     "crash to dead",
     "done ok",
     "done late",
+    "ignored ok",
+    "ignored late",
     "retry to ready",
     "retry to dead",
     "crashed to ready",
