@@ -85,8 +85,7 @@ async def test_in_every_order_and_with_losses_the_tables_come_to_equal_the_api(
             for film in films:
                 if turn < len(film.order):
                     await film.tell(film.order[turn])
-            ran = await d.work()
-            assert ran.retried == ran.dead == 0
+            await d.drain()
         for film in films:
             film.live_until(film.reached)
         # Nothing is to be mended where the last event of a film's life came, and what ended its upload.
@@ -98,8 +97,7 @@ async def test_in_every_order_and_with_losses_the_tables_come_to_equal_the_api(
 
         report = await d.reconcile(window)
         assert sent(report) > 0
-        ran = await d.work()
-        assert ran == Ran(done=sent(report))
+        await d.drain()
         assert d.differences() == []
 
         again = await d.reconcile(window)
@@ -194,7 +192,7 @@ class TestWindow:
             report = await d.reconcile(timedelta(hours=60))
             assert d.api.calls.count("on-demand") == 2
             assert report["media"] == Tally(listed=100, missing=100, sent=100)
-            await d.work()
+            await d.drain()
             assert sent(await d.reconcile(timedelta(hours=60))) == 0
             full = await d.reconcile()
             assert full["media"] == Tally(listed=400, missing=300, sent=300)
@@ -212,7 +210,7 @@ class TestWindow:
             for number in range(60):
                 d.api.add_media(f"m-{number}", "ready", age=timedelta(days=2))
             await d.reconcile()
-            await d.work()
+            await d.drain()
             assert d.differences() == []
             d.api.media["m-open"]["status"] = "ready"
             del d.api.media["m-gone"]
@@ -223,12 +221,12 @@ class TestWindow:
             assert sorted(each for each in d.api.calls if "m-" in each) == [
                 f"on-demand/m-{n}" for n in ("gone", "open", "still")
             ]
-            await d.work()
+            await d.drain()
             assert d.differences() == ["media m-done: title is 'film m-done'"], (
                 "beyond the window, and finished"
             )
             await d.reconcile()
-            await d.work()
+            await d.drain()
             assert d.differences() == []
 
     async def test_what_was_deleted_within_it_is_noticed(self, database_url: str) -> None:
@@ -272,9 +270,9 @@ class TestPages:
             report = await d.reconcile()
             d.api.after_page = lambda path, number: None
             assert report["media"].listed == report["media"].sent <= len(d.api.media)
-            await d.work()
+            await d.drain()
             await d.reconcile()
-            await d.work()
+            await d.drain()
             assert d.differences() == []
 
     async def test_deletions_shift_the_pages_and_hide_nothing(self, database_url: str) -> None:
@@ -291,7 +289,7 @@ class TestPages:
             d.api.after_page = delete_some
             report = await d.reconcile()
             assert report["media"].listed == 120
-            await d.work()
+            await d.drain()
             assert d.differences() == []
 
     async def test_a_list_that_never_holds_still_is_given_up_and_the_rest_comes_next_time(
@@ -310,7 +308,7 @@ class TestPages:
             assert d.api.calls.count("on-demand") <= 3 * 5
             d.api.after_page = lambda path, number: None
             await d.reconcile()
-            await d.work()
+            await d.drain()
             assert d.differences() == []
 
     async def test_an_api_that_gives_fewer_a_page_than_asked_for_is_read_to_the_end(
@@ -323,7 +321,7 @@ class TestPages:
                 d.api.add_upload(f"u-{number}")
             report = await d.reconcile()
             assert report["media"].listed == report["upload"].listed == 30
-            await d.work()
+            await d.drain()
             assert d.differences() == []
 
 

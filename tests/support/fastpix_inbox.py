@@ -20,6 +20,7 @@ from redrive.store.database import Database, connect
 from redrive.testing import Ran, run_until_idle, use_database
 from tests.support.fastpix_api import SECRET_KEY, TOKEN_ID, FastPixApi
 from tests.support.serving import Serving
+from tests.support.working import until, working
 
 SIGNING_SECRET = "c2lnbmluZy1zZWNyZXQtb2YtdGhlLXRlc3Rz"
 QUEUE = "webhook_jobs"
@@ -58,6 +59,13 @@ class Desk:
     async def work(self) -> Ran:
         """Until nothing is ready."""
         return await run_until_idle(self.app, timeout=110)
+
+    async def drain(self) -> None:
+        """The same by a worker with ten jobs at once; nothing may have failed."""
+        async with working(self.app, self.url, concurrency=10):
+            left = "select from redrive.webhook_event where status = 'received' limit 1"
+            await until(lambda: not self.rows(left), within=60)
+        assert self.rows("select last_error from redrive.webhook_event where status = 'failed'") == []
 
     async def reconcile(self, since: timedelta | None = None, *, dry_run: bool = False) -> dict[str, Tally]:
         """By kind what was found; `since` None: everything."""
