@@ -105,7 +105,7 @@ class Recording:
         self.down = False
         self._ids: dict[tuple[str, str], str] = {}
 
-    async def run(self, statement: Statement[Any]) -> Any:
+    async def run(self, statement: Statement[Any], *, deadline: float | None = None) -> Any:
         if self.then:
             become = self.then.pop(0)
             if isinstance(become, Exception):

@@ -46,6 +46,8 @@ BUDGET = 256 * 1024 * 1024
 READ_WITHIN = 30.0
 # The answer of the database, or 503: some senders wait 3 s for all of it.
 _ANSWER_WITHIN = 1.8
+# When it is called off: until then it holds a connection that, once the network is back, others could use.
+_DEADLINE = 8.0
 # Parsing as much holds up the event loop for two or three milliseconds: what is larger, a thread looks at.
 _LARGE = 256 * 1024
 _RETRY_AFTER = ((b"retry-after", b"5"),)
@@ -136,7 +138,7 @@ class Receiver:
 
     async def well(self) -> bool:
         """Whether the database answers in time."""
-        call = asyncio.ensure_future(self._database().run(_ALIVE))
+        call = asyncio.ensure_future(self._database().run(_ALIVE, deadline=_ANSWER_WITHIN))
         done, _ = await asyncio.wait({call}, timeout=_ANSWER_WITHIN)
         if not done:
             call.cancel()
@@ -225,12 +227,12 @@ class Receiver:
         database = self._database()
         for form in (found, found.without_payload()):
             try:
-                return await database.run(_statement(inbox, form))
+                return await database.run(_statement(inbox, form), deadline=_DEADLINE)
             except (InvalidArgument, psycopg.Error) as error:
                 if not _cannot_hold(error):
                     raise
                 log.debug("inbox %s: not held so: %s", inbox.source, error)
-        return await database.run(_statement(inbox, found.without_anything()))
+        return await database.run(_statement(inbox, found.without_anything()), deadline=_DEADLINE)
 
     def _tell(self, kind: str, level: int, text: str, *values: object) -> None:
         """Once in a while: a database that is away for an hour is one event, not a line for each request."""

@@ -62,13 +62,14 @@ class Database:
     def __repr__(self) -> str:
         return f"Database({database_url.redact(self.url)!r})"
 
-    async def run(self, statement: Statement[T]) -> T:
+    async def run(self, statement: Statement[T], *, deadline: float | None = None) -> T:
         """Run one statement in a transaction of its own and return what its `load` makes of the rows.
 
+        `deadline` in seconds takes the place of the database's own.
         Raises the error the fault stands for: `Unavailable` when the database is out of reach, does not
         answer in time or refuses with one conflict after another; else see `redrive.store.faults`.
         """
-        async with _Deadline(self._deadline):
+        async with _Deadline(self._deadline if deadline is None else deadline):
             try:
                 rows = await self._execute_again_on_conflict(statement)
             except psycopg.Error as error:
