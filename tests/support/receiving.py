@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 from urllib.parse import urlsplit
 
 from redrive.errors import Unavailable
@@ -116,15 +116,22 @@ class Recording:
         if "note_refusals" in statement.sql:
             self.refusals += json.loads(str(statement.params[0]))
             return None
-        if "receive_event" not in statement.sql:
+        if "receive_events" not in statement.sql:
             return [(1,)]
-        names = ("source", "event_id", "type", "payload", "raw", "headers", "queue", "resource", "volatile")
-        call = dict(zip(names, statement.params, strict=False)) | {"derived": statement.params[9]}
-        self.calls.append(call)
-        known = (str(call["source"]), str(call["event_id"]))
-        duplicate = known in self._ids
-        id = self._ids.setdefault(known, f"00000000-0000-0000-0000-{len(self._ids):012}")
-        return Received(id, len(self._ids), duplicate, False)
+        return self._received(str(statement.params[0]), cast("bytes", statement.params[1]))
+
+    def _received(self, described: str, raws: bytes) -> list[Received]:
+        found: list[Received] = []
+        for facts in json.loads(described):
+            raw, raws = raws[: facts["size"]], raws[facts["size"] :]
+            # The text as it was sent, which is the last there is of an event that went alone.
+            payload = described.partition('"payload": ')[2].removesuffix("}]") if "payload" in facts else None
+            self.calls.append({"resource": None, **facts, "raw": raw, "payload": payload})
+            known = (facts["source"], facts["event_id"])
+            duplicate = known in self._ids
+            id = self._ids.setdefault(known, f"00000000-0000-0000-0000-{len(self._ids):012}")
+            found.append(Received(id, len(self._ids), duplicate, False))
+        return found
 
     async def close(self) -> None:
         pass

@@ -11,7 +11,6 @@ import logging
 import time
 from typing import Any, cast
 
-import psycopg
 import pytest
 from psycopg import errors
 
@@ -87,7 +86,7 @@ class TestAnswers:
             "headers": None,
             "queue": "hooks",
             "resource": "acme/shop",
-            "volatile": None,
+            "size": len(PUSH),
             "derived": False,
         }
 
@@ -274,7 +273,7 @@ class TestSignedMeansRecorded:
         assert web.recorded["event_id"] == f"sha256:{hashlib.sha256(PUSH).hexdigest()}"
         assert (web.recorded["type"], web.recorded["headers"], web.recorded["resource"]) == (
             "unknown",
-            "{}",
+            {},
             None,
         )
         assert web.recorded["raw"] == PUSH
@@ -290,7 +289,7 @@ class TestSignedMeansRecorded:
         headers = [*github(packed, "1"), (b"content-encoding", b"gzip")]
         assert (await web.post(packed, headers)).word == "ok"
         assert (web.recorded["payload"], web.recorded["raw"]) == (PUSH.decode(), packed)
-        assert json.loads(web.recorded["headers"])["content-encoding"] == "gzip"
+        assert web.recorded["headers"]["content-encoding"] == "gzip"
 
     @pytest.mark.parametrize("encoding", [b"gzip", b"br", b"gzip, br"])
     async def test_one_that_cannot_be_unpacked_is_kept_raw(self, encoding: bytes) -> None:
@@ -331,10 +330,10 @@ class TestSignedMeansRecorded:
             *((f"x-{n}".encode(), b"y" * 3_000) for n in range(20)),
         ]
         assert (await web.post(headers=[*github(PUSH, "1"), *more])).word == "ok"
-        kept = json.loads(web.recorded["headers"])
+        kept = web.recorded["headers"]
         assert kept["x-github-event"] == "push" and kept["x-twice"] == "a, b" and kept["x-odd"] == "a␀é"
         assert not kept.keys() & {"authorization", "cookie", "proxy-authorization", "x-hub-signature-256"}
-        assert len(web.recorded["headers"]) < 10_000
+        assert len(json.dumps(kept)) < 10_000
 
 
 class TestHandshakes:
@@ -437,8 +436,3 @@ async def test_twilio_is_held_against_the_url_as_configured_or_as_seen() -> None
     answer = await post(mounted, as_seen["path"], body, headers, url=as_seen["url"])
     assert answer is not None and answer.word == "ok"
     assert (seen.recorded["type"], seen.recorded["resource"]) == ("sent", "SM1")
-
-
-def test_an_error_without_a_cause_is_not_the_sender_s() -> None:
-    assert not receiving._cannot_hold(InvalidArgument("queue name 'x y' is refused"))
-    assert not receiving._cannot_hold(psycopg.OperationalError("gone"))

@@ -23,16 +23,14 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
-import psycopg
-
-from redrive.errors import InvalidArgument, QueueMissing, SetupError, SignatureError, Unavailable
+from redrive.errors import QueueMissing, SetupError, SignatureError, Unavailable
 from redrive.inbox import body as bodies
 from redrive.inbox.body import Budget, ReceiveMessage, Share
 from redrive.inbox.examine import Examined, examine
 from redrive.inbox.inbox import Inbox
+from redrive.inbox.recorder import Recorder
 from redrive.inbox.refusals import Refusals
 from redrive.inbox.secrets import resolve
-from redrive.store import events
 from redrive.store.database import Database
 from redrive.store.events import Received
 from redrive.store.statement import Statement
@@ -46,8 +44,6 @@ BUDGET = 256 * 1024 * 1024
 READ_WITHIN = 30.0
 # The answer of the database, or 503: some senders wait 3 s for all of it.
 _ANSWER_WITHIN = 1.8
-# When it is called off: until then it holds a connection that, once the network is back, others could use.
-_DEADLINE = 8.0
 # Parsing as much holds up the event loop for two or three milliseconds: what is larger, a thread looks at.
 _LARGE = 256 * 1024
 _RETRY_AFTER = ((b"retry-after", b"5"),)
@@ -98,7 +94,7 @@ class Receiver:
             for source, inbox in inboxes.items()
         }
         self.refusals = Refusals(database, clock)
-        self._calls: set[asyncio.Task[Received]] = set()
+        self._recorder = Recorder(database)
         self._threads: ThreadPoolExecutor | None = None
         self._told: dict[str, float] = {}
 
@@ -146,8 +142,7 @@ class Receiver:
 
     async def close(self) -> None:
         """Let what is being recorded end, and tell what was refused; two seconds each at most."""
-        if self._calls:
-            await asyncio.wait(self._calls, timeout=_CLOSING)
+        await self._recorder.close(_CLOSING)
         await self.refusals.close(_CLOSING)
         if self._threads is not None:
             self._threads.shutdown(wait=False)
@@ -191,11 +186,10 @@ class Receiver:
     # --- recording ---
 
     async def _recorded(self, inbox: Inbox, found: Examined, share: Share) -> Answer:
-        call = asyncio.create_task(self._record(inbox, found), name="redrive-receive")
+        call = self._recorder.record(inbox, found)
         done, _ = await asyncio.wait({call}, timeout=_ANSWER_WITHIN)
         if not done:
             # It goes on: cut off, a slow database would never get any event recorded. Its bytes still count.
-            self._calls.add(call)
             kept = share.handed_on()
             call.add_done_callback(lambda ended: self._late(ended, kept))
             self._tell("slow", logging.WARNING, "the database has not answered in %g s; 503", _ANSWER_WITHIN)
@@ -216,23 +210,10 @@ class Receiver:
             return CONFLICT
         return DUPLICATE if answer.duplicate else OK
 
-    def _late(self, call: asyncio.Task[Received], share: Share) -> None:
+    def _late(self, call: asyncio.Future[Received], share: Share) -> None:
         share.release()
-        self._calls.discard(call)
         if not call.cancelled() and (error := call.exception()) is not None:
             log.debug("answered 503 before: %s", error)
-
-    async def _record(self, inbox: Inbox, found: Examined) -> Received:
-        """With its payload; else raw; else raw and under names that every Postgres can hold."""
-        database = self._database()
-        for form in (found, found.without_payload()):
-            try:
-                return await database.run(_statement(inbox, form), deadline=_DEADLINE)
-            except (InvalidArgument, psycopg.Error) as error:
-                if not _cannot_hold(error):
-                    raise
-                log.debug("inbox %s: not held so: %s", inbox.source, error)
-        return await database.run(_statement(inbox, found.without_anything()), deadline=_DEADLINE)
 
     def _tell(self, kind: str, level: int, text: str, *values: object) -> None:
         """Once in a while: a database that is away for an hour is one event, not a line for each request."""
@@ -244,24 +225,3 @@ class Receiver:
 
 _EXTRA = {"event": "inbox"}
 _ALIVE: Statement[Any] = Statement("select 1", (), lambda rows: rows)
-
-
-def _statement(inbox: Inbox, found: Examined) -> Statement[Received]:
-    return events.receive(
-        inbox.source,
-        found.event_id,
-        found.type,
-        found.payload,
-        found.raw,
-        found.headers,
-        inbox.queue,
-        resource=found.resource,
-        volatile=inbox.provider.volatile,
-        derived=found.derived,
-    )
-
-
-def _cannot_hold(error: Exception) -> bool:
-    """Whether the database says that a value is none it can hold (22), or too much of one (54)."""
-    cause = error if isinstance(error, psycopg.Error) else error.__cause__
-    return isinstance(cause, psycopg.Error) and (cause.sqlstate or "")[:2] in ("22", "54")
