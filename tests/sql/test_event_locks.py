@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import time
 from typing import Any
@@ -88,3 +89,24 @@ def test_events_that_are_received_worked_redriven_and_replayed_all_at_once(sql: 
         )
         assert stray == [], "a message that no event names: an event was sent twice"
     assert sql.value("select count(*) from redrive.webhook_event") == 60
+
+
+def test_a_batch_with_a_repeat_of_an_event_that_a_handler_completes_just_now_does_not_wait(
+    sql: Contract,
+) -> None:
+    sql.create()
+    first = receive(sql)
+    handler = sql.connect()
+    handler.execute("begin")
+    assert settle(handler, done(sql.claim_one())) == ["ok"]
+    sql("set lock_timeout = '100ms'")
+    batch = [
+        {"source": "stripe", "event_id": id, "type": "t", "queue": "jobs", "size": 0, "payload": {}}
+        for id in ("evt_1", "evt_2")
+    ]
+    rows = sql(
+        "select n, duplicate, id = %s as first from redrive.receive_events(%s::jsonb, '') order by n",
+        first.id,
+        json.dumps(batch),
+    )
+    assert rows == [(1, True, True), (2, False, False)]

@@ -1,4 +1,6 @@
 -- _receive_new: those events for one queue that nobody received before: their records and their jobs, in one statement.
+-- Looked at before they are written: an insert would wait for a handler's transaction that is completing an earlier event, and all
+-- others with it. By a lookup each, whatever the planner thinks of the table.
 create function redrive._receive_new(q redrive.queue, p_events jsonb, p_raws bytea, p_now timestamptz)
 returns table (n bigint, id uuid, msg_id bigint, large boolean)
 language plpgsql set search_path = ''
@@ -10,7 +12,10 @@ begin
         with first as (
                  select distinct on (u.source, u.event_id) u.*,
                         redrive._check_event(u.source, u.event_id, u.type, u.raw, u.resource, 'webhook')
-                   from redrive._unfold_events($1, $2) u where u.queue = $3 and not u.derived
+                   from redrive._unfold_events($1, $2) u
+                   left join lateral (select true as known from redrive.webhook_event e
+                                       where e.source = u.source and e.event_id = u.event_id limit 1) e on true
+                  where u.queue = $3 and not u.derived and e.known is null
                   order by u.source, u.event_id, u.n),
              given as materialized (
                  select g.*, gen_random_uuid() as id, nextval(%L::regclass) as msg_id from (select * from first f order by f.n) g),
