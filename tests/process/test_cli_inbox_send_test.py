@@ -147,6 +147,9 @@ def test_id_and_type_go_where_the_provider_has_them(folder: Path, database_url: 
         assert nested.json["type"] == "message"
         header = send(where, "shopify", "--id", "w1", "--type", "orders/paid")
         assert (header.json["event_id"], header.json["type"]) == ("w1", "orders/paid")
+        (folder / "flat.json").write_text('{"event": "none"}')
+        flat = send(where, "slack", "--file", "flat.json", "--type", "message")
+        assert flat.code == 2 and "--type belongs at /event/type of the event" in flat.err
         for arguments in (["zoom", "--id", "x"], ["stripe", "--file", "array.json", "--id", "x"]):
             ran = send(where, *arguments)
             assert ran.code == 2 and "--id has no place of its own in this event" in ran.err
@@ -176,6 +179,8 @@ def test_a_refusal_exits_1_and_nobody_there_exits_3(
         assert ran.code == 2 and "cannot stand in the header" in ran.err and len(ran.err.splitlines()) == 1, (
             ran
         )
+    secret = run("inbox", "send-test", "github", "--url", url.replace("//", "//ada:hunter2@"))
+    assert secret.code == 3 and "hunter2" not in secret.out + secret.err
     missing = run("inbox", "send-test", "github", "--file", "nowhere.json")
     assert missing.code == 2 and "nowhere.json cannot be read" in missing.err
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 from pathlib import PurePath
-from typing import Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, cast
 from urllib.parse import quote
 from uuid import uuid4
 
-import httpx
 import typer
 
 from redrive.cli.inbox_requests import body_from
@@ -16,9 +15,13 @@ from redrive.cli.inbox_samples import SAMPLES
 from redrive.cli.inbox_target import ProviderArgument, SecretEnvOption, Target
 from redrive.cli.options import AppOption, JsonOption
 from redrive.cli.output import answer, answer_json, one_line
+from redrive.cli.redaction import redact
 from redrive.errors import InvalidArgument, Unavailable
 from redrive.inbox.places import Place
 from redrive.inbox.signing import sign, signed_url
+
+if TYPE_CHECKING:
+    import httpx
 
 # More than any provider waits.
 _TIMEOUT = 30.0
@@ -78,14 +81,14 @@ def send_test(
     )
     response = _post(signed_url(provider, where, body), headers, body)
     identity = target.provider.identify(headers, _document(body), body)
-    found = {"event_id": identity.event_id, "type": identity.type}
+    shown = {"event_id": identity.event_id, "type": identity.type, "url": redact(where)}
     if as_json:
-        answer_json({"url": where, **found, "status": response.status_code, "answer": response.text[:_SHOWN]})
+        answer_json({**shown, "status": response.status_code, "answer": response.text[:_SHOWN]})
     else:
-        answer(f"event {identity.event_id} of type {identity.type}, {len(body):,} bytes, posted to {where}")
-        answer(
-            f"{response.status_code} {response.reason_phrase}: {one_line(response.text, _SHOWN)}".rstrip(": ")
-        )
+        what = f"event {identity.event_id} of type {identity.type}, {len(body):,} bytes"
+        answer(f"{what}, posted to {shown['url']}")
+        said = one_line(response.text, _SHOWN)
+        answer(f"{response.status_code} {response.reason_phrase}" + (f": {said}" if said else ""))
     if not response.is_success:
         raise typer.Exit(1)
 
@@ -130,7 +133,12 @@ def _placed(body: bytes, place: Place, value: str, option: str) -> bytes:
     *path, last = place[1:].split("/")
     inner = cast("dict[str, Any]", document)
     for step in path:
-        inner = inner.setdefault(step, {})
+        deeper: Any = inner.setdefault(step, {})
+        if not isinstance(deeper, dict):
+            raise InvalidArgument(
+                f"{option} belongs at {place} of the event, where there is no object for it"
+            )
+        inner = cast("dict[str, Any]", deeper)
     inner[last] = value
     return json.dumps(document, ensure_ascii=False).encode("utf-8", "surrogatepass")
 
@@ -144,6 +152,10 @@ def _document(body: bytes) -> Any:
 
 def _post(url: str, headers: dict[str, str], body: bytes) -> httpx.Response:
     """Raises `Unavailable` when there is no answer, `InvalidArgument` for what is no URL."""
+    # Not for every other command to wait for.
+    import httpx
+
+    shown = redact(url)
     try:
         # A proxy of the environment's is for what is elsewhere. A redirect is not followed: no provider does.
         elsewhere = httpx.URL(url).host not in ("127.0.0.1", "localhost", "::1")
@@ -151,9 +163,9 @@ def _post(url: str, headers: dict[str, str], body: bytes) -> httpx.Response:
             return client.post(url, headers=headers, content=body)
     except (httpx.InvalidURL, httpx.UnsupportedProtocol) as error:
         raise InvalidArgument(
-            f"--url is {url!r}: {error}; write it like http://127.0.0.1:8000/webhooks/github"
+            f"--url is {shown!r}: {error}; write it like http://127.0.0.1:8000/webhooks/github"
         ) from None
     except httpx.HTTPError as error:
         raise Unavailable(
-            f"{url} gives no answer: {error or type(error).__name__}; does `redrive serve` run there?"
+            f"{shown} gives no answer: {str(error) or type(error).__name__}; does `redrive serve` run there?"
         ) from None
