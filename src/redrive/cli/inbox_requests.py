@@ -57,7 +57,7 @@ def _from_json(data: bytes, name: str) -> Lines:
         for each in cast("list[Any]", value) if isinstance(value, list) else [value]:
             if not isinstance(each, str):
                 raise InvalidArgument(
-                    f"{name}: the value of {header!r} is {each!r}; the file must have {_RULE}"
+                    f"{name}: the value of {header!r:.60} is {each!r:.60}; the file must have {_RULE}"
                 )
             found.append((_bytes(header), _bytes(each)))
     return found
