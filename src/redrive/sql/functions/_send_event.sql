@@ -3,13 +3,8 @@ create function redrive._send_event(q redrive.queue, p_id uuid, p_msg_id bigint,
 language plpgsql set search_path = ''
 as $$
 declare
-    v_size integer := octet_length(p_message::text);
-    v_large boolean := v_size > 1000000;
+    v_large boolean := redrive._event_size(p_message) > 1000000;
 begin
-    -- A few bytes may be a hundred thousand digits: what comes out is measured, or no worker could take it.
-    if v_size > 268435455 then
-        raise exception 'the payload of the event is % bytes of JSON; the most is 268435455; record it without a payload', v_size using errcode = '54000';
-    end if;
     perform redrive._mark_inbox(q, v_large);
     execute format('insert into pgmq.%I (msg_id, vt, message, headers) overriding system value values ($1, $2, $3, $4)', 'q_' || q.queue)
       using p_msg_id, p_now, p_message, redrive._event_headers(p_id, v_large);

@@ -23,9 +23,7 @@ declare
 begin
     perform redrive._check_event(p_source, p_event_id, p_type, p_raw, p_resource, p_origin);
     q := redrive._policy_of(p_queue);
-    if not q.has_headers then
-        raise exception 'queue % was made by a pgmq without headers: webhook events need pgmq 1.5 or newer', p_queue using errcode = 'RD002';
-    end if;
+    perform redrive._check_inbox(q);
     if p_derived then
         v_event_id := redrive._derived_id(p_source, p_event_id, v_now);
     end if;
