@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Generator
 from pathlib import Path
 
 import psycopg
 import pytest
 
+from redrive.cli.dev import install_tables_of
+from redrive.cli.session import session
 from tests.support.cli import fine, run
 from tests.support.fastpix_api import SECRET_KEY, TOKEN_ID, FastPixApi
 from tests.support.fastpix_inbox import SIGNING_SECRET
@@ -111,7 +114,21 @@ def test_without_the_tables_the_command_to_make_them_is_named(
     fine("inbox", "reconcile", "fastpix")
 
 
-def _app() -> str:
-    import os
+def test_redrive_dev_makes_the_tables_too_and_leaves_a_broken_app_to_its_worker(
+    api: FastPixApi, db: psycopg.Connection
+) -> None:
+    db.execute("drop schema fastpix cascade")
+    with session(None) as store:
+        assert install_tables_of(store, _app()) == ["inbox fastpix: the tables of FastPix are there"]
+        assert install_tables_of(store, "no_such_module_here:app") == []
+    assert db.execute("select from fastpix.media").fetchall() == []
 
+
+def test_migrate_declares_the_policy_of_the_article(api: FastPixApi, db: psycopg.Connection) -> None:
+    row = db.execute("select redrive.queue_policy('webhook_jobs')").fetchone()
+    assert row is not None
+    assert (row[0]["max_attempts"], row[0]["concurrency"]) == (7, 10)
+
+
+def _app() -> str:
     return os.environ["REDRIVE_APP"]

@@ -364,6 +364,29 @@ class TestFaults:
                 reconciliation(app.inboxes["fastpix"], d.database, None, dry_run=False, step=lambda n: None)
 
 
+async def test_what_live_traffic_has_fetched_since_is_newer_than_the_list(database_url: str) -> None:
+    async with desk(database_url, timeout=30) as d:
+        d.api.add_media("m-1", "created")
+        await d.arrive("video.media.created", "m-1")
+        await d.work()
+        first, later = d.api.hold("on-demand"), d.api.hold("on-demand/uploads")
+        sweep = asyncio.create_task(d.reconcile())
+        await until(first.reached.is_set)
+        # The list says "created" still, on its way here.
+        d.api.media["m-1"]["status"] = "ready"
+        await d.arrive("video.media.ready", "m-1")
+        await d.work()
+        first.release()
+        await until(later.reached.is_set)
+        # The list of media has been read, and did not have this one.
+        d.api.add_media("m-2", "created")
+        await d.arrive("video.media.created", "m-2")
+        await d.work()
+        later.release()
+        assert (await sweep)["media"] == Tally(listed=1)
+        assert d.differences() == []
+
+
 async def test_beside_live_traffic_nothing_is_lost_and_nothing_wrong_is_written(database_url: str) -> None:
     choose = random.Random(7)
     async with desk(database_url) as d:

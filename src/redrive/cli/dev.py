@@ -43,7 +43,7 @@ def dev(
     with session(database, begin_embedded=True, announce=True) as store:
         for line in bring_up(store, yes=yes):
             say(line)
-        for line in _tables(store, name):
+        for line in install_tables_of(store, name):
             say(line)
         options = WorkerOptions(
             app_spec=name, url=store.url, concurrency=concurrency, drain_timeout=_DRAIN, poll=1.0
@@ -53,8 +53,8 @@ def dev(
         asyncio.run(Reloader(options, Path.cwd()).run())
 
 
-def _tables(store: Session, name: str) -> list[str]:
-    """Those of the APIs of the app's inboxes."""
+def install_tables_of(store: Session, name: str) -> list[str]:
+    """Make the tables of the APIs of the app's inboxes; what was done, one sentence each."""
     try:
         inboxes = load_app(name).inboxes
     except ConfigError:

@@ -7,7 +7,7 @@ gone. For a `Redeliverer` the provider is asked to send again what has no record
 
 Guarantees  nothing is written here but events: a worker fetches the truth again and writes it;
             where nothing differs, nothing is sent; run again, it sends nothing for what still waits;
-            a row that was fetched after the list was read is left alone, so live traffic does no harm.
+            a row that is fetched while it runs is left alone, so live traffic does no harm.
 Not given   a change that a list does not show, of what was created before `since` and is final here: a full
             run compares every field that the lists have.
 """
@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -129,14 +128,13 @@ class Sweep:
         self.report: dict[str, Tally] = {}
 
     async def run(self) -> None:
-        clock = await _Clock.of(self._database)
-        began = clock.now()
+        began = await self._database.run(events.now())
         async for page in self._api.list_changed(self._orders.since):
-            await self._compare(page, clock.now())
+            await self._compare(page, began)
         for row in await self._suspects(began):
             await self._check(row)
 
-    async def _compare(self, page: Page, arrived: datetime) -> None:
+    async def _compare(self, page: Page, began: datetime) -> None:
         tally = self._tally(page.kind)
         entries = {each.resource: each for each in page.entries if each.resource not in self._seen}
         self._seen |= entries.keys()
@@ -148,14 +146,14 @@ class Sweep:
             if row is None:
                 tally.missing += 1
                 await self._send(tally, resource, entry.state, None)
-            # An answer that was asked for after the list had come is newer than the list.
-            elif row.fetched < arrived and self._api.differs(entry, row):
+            # One that was fetched since has all that happened before the sweep, which is what it looks for.
+            elif row.fetched < began and self._api.differs(entry, row):
                 tally.changed += 1
                 await self._send(tally, resource, entry.state, row)
         self._orders.step(len(entries))
 
     async def _suspects(self, began: datetime) -> list[Stored]:
-        """Rows that the lists do not vouch for. What was fetched since the sweep began vouches for itself."""
+        """Rows that the lists do not vouch for."""
         async with tables_of(self._api), self._database.connection() as connection:
             known = self._api.known(connection, self._orders.since)
             return [
@@ -181,9 +179,7 @@ class Sweep:
         if self._orders.dry_run:
             return
         made = self._api.signal(resource, state, row)
-        # Not the state alone: a state may come back, and what was done about it then is no help now.
-        told = json.dumps([resource, state, row and row.fetched.isoformat()], sort_keys=True)
-        digest = hashlib.sha256(told.encode()).hexdigest()[:32]
+        digest = hashlib.sha256(json.dumps([resource, state], sort_keys=True).encode()).hexdigest()[:32]
         event_id = f"reconcile:{resource[:_MOST_OF_A_RESOURCE]}:{digest}"
         received = await self._receive(event_id, made.type, made.resource, made.payload)
         if received.duplicate:
@@ -191,7 +187,7 @@ class Sweep:
             if earlier is not None and earlier.status == "received":
                 tally.waiting += 1
                 return
-            # It was handled, and still there is a difference: it has failed, or somebody changed the row.
+            # It was handled, and again there is the same difference: it failed, or the state has come back.
             again = f"{event_id}:{(await self._database.run(events.now())).isoformat()}"
             await self._receive(again, made.type, made.resource, made.payload)
         tally.sent += 1
@@ -264,19 +260,3 @@ class Redelivery:
             if len(page) < _RECORDS:
                 return found
             after = page[-1].id
-
-
-class _Clock:
-    """The database's clock, read once and carried on; never behind it."""
-
-    def __init__(self, read: datetime, asked: float) -> None:
-        self._read = read
-        self._asked = asked
-
-    @classmethod
-    async def of(cls, database: Database) -> _Clock:
-        asked = time.monotonic()
-        return cls(await database.run(events.now()), asked)
-
-    def now(self) -> datetime:
-        return self._read + timedelta(seconds=time.monotonic() - self._asked)
