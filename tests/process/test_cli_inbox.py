@@ -176,7 +176,7 @@ class TestShowing:
         for name in ("8f3c2a10-4b6d-4e21-9c58-2f7a1d0e6b33", "stripe/evt_9"):
             ran = run("inbox", "show", name)
             assert ran.code == 1 and f"there is no event {name}" in ran.err
-        assert "is no uuid" in run("inbox", "show", "evt_9").err
+        assert "'evt_9' names no event; give an id as" in run("inbox", "show", "evt_9").err
 
 
 class TestReplaying:
@@ -274,7 +274,7 @@ class TestReplaying:
             (["--all", "--source", "stripe"], "--all means all events there are"),
             (["--source", ""], "--source is empty"),
             (["--all", "--rate", "0"], "--rate is 0"),
-            (["evt_1"], "event id 'evt_1' is no uuid"),
+            (["evt_1"], "'evt_1' names no event; give an id as"),
         ]:
             ran = run("inbox", "replay", *arguments, "--yes")
             assert ran.code == 2 and said in ran.err and len(ran.err.splitlines()) == 1, ran

@@ -22,9 +22,6 @@ from redrive.policy import check_count
 from redrive.store.events import Listed
 
 app = typer.Typer(no_args_is_help=True, help="Webhooks: what arrived, and what became of it.")
-for each in (show, replay, reconcile, quarantine, status, verify):
-    app.command()(each)
-app.command("send-test")(send_test)
 
 
 @app.command("list")
@@ -54,3 +51,10 @@ def list_(
     print_events(found)
     if len(found) == limit:
         say(f"perhaps there are more: add --after {found[-1].id}")
+
+
+# In the order in which --help shows them.
+for each in (show, status, replay, quarantine, reconcile):
+    app.command()(each)
+app.command("send-test")(send_test)
+app.command()(verify)

@@ -172,6 +172,11 @@ def lookup(store: Session, name: str) -> Recorded | None:
     """
     source, slash, event_id = name.partition("/")
     if not slash:
-        return store.run(events.load(name))
+        try:
+            return store.run(events.load(name))
+        except InvalidArgument:
+            raise InvalidArgument(
+                f"{name!r} names no event; give an id as redrive inbox list shows it, or SOURCE/EVENT_ID"
+            ) from None
     found = store.run(events.find(source, event_id))
     return None if found is None else store.run(events.load(found))
