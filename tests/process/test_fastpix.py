@@ -8,10 +8,12 @@ from typing import Any
 import httpx
 import pytest
 
-from redrive import Event, Job
+from redrive import Event, Job, SetupError
 from redrive.inbox.refetch import refetch
 from redrive.inbox.signing import sign
+from redrive.inbox.source import install_tables
 from redrive.inbox.sources.fastpix import FastPix
+from redrive.store import grants
 from redrive.store.database import connect
 from redrive.testing import Clock, Ran
 from redrive.web import asgi
@@ -482,10 +484,14 @@ class TestSetup:
             ran = await d.work()
             assert ran.retried == 1 and "redrive migrate --app" in ran.errors[0]
 
-    async def test_a_role_with_part_work_can_write_them(self, database_url: str, roles: Roles) -> None:
-        from redrive.inbox.source import install_tables
-        from redrive.store import grants
+    def test_an_owner_that_may_make_no_schema_is_told_so(self, database_url: str, roles: Roles) -> None:
+        owner = roles.create("plain_owner")
+        with connect(database_url) as connection:
+            connection.execute(f'alter schema redrive owner to "{owner}"'.encode())
+            with pytest.raises(SetupError, match=r"permission denied.*let it create schemas"):
+                install_tables(connection, {"fastpix": FastPix()})
 
+    async def test_a_role_with_part_work_can_write_them(self, database_url: str, roles: Roles) -> None:
         async with desk(database_url) as d:
             role = roles.create("fastpix_worker", "login")
             with connect(d.url) as connection:

@@ -206,6 +206,12 @@ def install_tables(connection: psycopg.Connection[Any], apis: Mapping[str, Api])
             with connection.transaction():
                 cursor.execute(install.opening().encode())
                 cursor.execute(script.encode())
+        except InsufficientPrivilege as error:
+            raise SetupError(
+                f"{error.diag.message_primary}: the owner of schema redrive makes the tables of "
+                f"{type(api).__name__}; let it create schemas (grant create on database ... to ...), "
+                "then run this again"
+            ) from error
         except psycopg.Error as error:
             raise explain_psycopg(error) or error from error
         done.append(f"inbox {source}: the tables of {type(api).__name__} are there")
