@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 from urllib.parse import urlsplit
 
+from redrive import payload as payloads
 from redrive.errors import Unavailable
 from redrive.inbox.signing import sign
 from redrive.store.events import Received
@@ -122,7 +123,7 @@ class Recording:
 
     def _received(self, described: str, raws: bytes) -> list[Received]:
         found: list[Received] = []
-        for facts in json.loads(described):
+        for facts in payloads.decode(described):
             raw, raws = raws[: facts["size"]], raws[facts["size"] :]
             # The text as it was sent, which is the last there is of an event that went alone.
             payload = described.partition('"payload": ')[2].removesuffix("}]") if "payload" in facts else None

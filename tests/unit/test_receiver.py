@@ -299,6 +299,25 @@ class TestSignedMeansRecorded:
         assert (await web.post(body, headers)).word == "ok"
         assert (web.recorded["payload"], web.recorded["raw"]) == (None, body)
 
+    @pytest.mark.parametrize(
+        ("body", "kept"),
+        [
+            (b"[" + b",".join([b"1e131071"] * 100) + b"]", False),
+            (b'{"n": 1E+99999999999999999999}', False),
+            (b"[" + b"[" * 5_000 + b"1e999" + b"]" * 5_000 + b"]", False),
+            (b"[1e131071, 1e-16000, 2.5e300]", True),
+            (b'{"sha": "' + b"4e99999 " * 2_000 + b'", "n": 1}', True),
+            (b'{"sha": "4e99999", "n": 1' + b"0" * 5_000 + b"}", True),
+        ],
+    )
+    async def test_one_whose_few_bytes_are_millions_of_digits_is_kept_raw(
+        self, body: bytes, kept: bool
+    ) -> None:
+        web = Web()
+        assert (await web.post(body, github(body, "1"))).word == "ok"
+        assert (web.recorded["payload"] is not None) is kept
+        assert web.recorded["raw"] == body
+
     async def test_a_large_one_is_looked_at_beside_the_loop_with_the_same_result(self) -> None:
         body = json.dumps({"text": "x" * 2_000_000}).encode()
         web = Web()
