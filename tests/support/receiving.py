@@ -104,7 +104,7 @@ class Recording:
         self.then: list[Exception | Callable[[], Awaitable[None]]] = []
         """What becomes of the next calls, one after the other."""
         self.down = False
-        self._ids: dict[tuple[str, str], str] = {}
+        self._ids: dict[tuple[str, ...], str] = {}
 
     async def run(self, statement: Statement[Any], *, deadline: float | None = None) -> Any:
         if self.then:
@@ -117,9 +117,17 @@ class Recording:
         if "note_refusals" in statement.sql:
             self.refusals += json.loads(str(statement.params[0]))
             return None
-        if "receive_events" not in statement.sql:
-            return [(1,)]
-        return self._received(str(statement.params[0]), cast("bytes", statement.params[1]))
+        if "receive_events" in statement.sql:
+            return self._received(str(statement.params[0]), cast("bytes", statement.params[1]))
+        if "receive_event" in statement.sql:
+            return self._received_alone(statement.params)
+        return [(1,)]
+
+    def _received_alone(self, given: Sequence[Any]) -> Received:
+        names = ("source", "event_id", "type", "payload", "raw", "headers", "queue", "resource")
+        call = dict(zip(names, given, strict=False))
+        self.calls.append(call | {"headers": json.loads(call["headers"]), "derived": given[9]})
+        return self._answer(call["source"], call["event_id"])
 
     def _received(self, described: str, raws: bytes) -> list[Received]:
         found: list[Received] = []
@@ -128,11 +136,13 @@ class Recording:
             # The text as it was sent, which is the last there is of an event that went alone.
             payload = described.partition('"payload": ')[2].removesuffix("}]") if "payload" in facts else None
             self.calls.append({"resource": None, **facts, "raw": raw, "payload": payload})
-            known = (facts["source"], facts["event_id"])
-            duplicate = known in self._ids
-            id = self._ids.setdefault(known, f"00000000-0000-0000-0000-{len(self._ids):012}")
-            found.append(Received(id, len(self._ids), duplicate, False))
+            found.append(self._answer(facts["source"], facts["event_id"]))
         return found
+
+    def _answer(self, *known: str) -> Received:
+        duplicate = known in self._ids
+        id = self._ids.setdefault(known, f"00000000-0000-0000-0000-{len(self._ids):012}")
+        return Received(id, len(self._ids), duplicate, False)
 
     async def close(self) -> None:
         pass

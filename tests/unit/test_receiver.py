@@ -86,7 +86,6 @@ class TestAnswers:
             "headers": None,
             "queue": "hooks",
             "resource": "acme/shop",
-            "size": len(PUSH),
             "derived": False,
         }
 
