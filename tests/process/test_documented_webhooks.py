@@ -51,7 +51,7 @@ def test_the_readmes_curl_is_received_handled_and_listed_as_processed(
             capture_output=True,
             text=True,
             cwd=tmp_path,
-            env={**os.environ, **database, "PATH": path},
+            env={**{k: v for k, v in os.environ.items() if k != "COLUMNS"}, **database, "PATH": path},
             timeout=60,
         )
         return done.stdout
