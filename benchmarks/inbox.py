@@ -18,7 +18,7 @@ from benchmarks.jobs import DRAIN, INBOX, SOURCE
 from benchmarks.payload import payloads
 from benchmarks.peers import receiver
 from benchmarks.place import Place, value
-from benchmarks.result import Goal, Result
+from benchmarks.result import Cell, Goal, Result
 from benchmarks.rounds import interleaved
 from benchmarks.worker import Worker
 from redrive import Redrive
@@ -56,7 +56,7 @@ def run(place: Place) -> Result:
             ROUNDS,
         )
         busy = _beside_a_worker(place, our_port)
-    rows = [
+    rows: list[Sequence[Cell]] = [
         (
             _LABELS[name],
             runs.median,
