@@ -6,6 +6,7 @@ import asyncio
 import json
 import threading
 from collections.abc import AsyncGenerator
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -13,7 +14,17 @@ import pytest
 
 from redrive import Backoff, Event, Job, Redrive, Reject, Retry, Snooze, SyncJob
 from redrive.worker.worker import Worker
-from tests.support.working import count, make_queue, send, until, working
+from tests.support import inbox_app
+from tests.support.working import (
+    Journal,
+    WorkerProcess,
+    count,
+    make_queue,
+    send,
+    until,
+    until_blocking,
+    working,
+)
 
 Db = psycopg.Connection[Any]
 QUICK = Backoff(base=0.05, factor=1, jitter=0)
@@ -332,3 +343,16 @@ async def test_many_threads_at_once_do_not_wait_for_each_other(
     worker: Worker
     async with working(app, database_url, concurrency=12) as worker:
         await until(lambda: worker.stats.done == 12)
+
+
+def test_one_whose_handler_kills_its_process_ends_as_failed_and_spares_its_neighbours(
+    db: Db, database_url: str, tmp_path: Path
+) -> None:
+    inbox_app.furnish(db)
+    killer = arrive(db, "push", {"exit": 3}, id="killer")
+    others = [arrive(db, "push", {"effect": str(n)}, id=str(n)) for n in range(3)]
+    with WorkerProcess(database_url, Journal(tmp_path / "journal").path, app="tests.support.inbox_app:app"):
+        until_blocking(lambda: record(db, killer).status == "failed", 60)
+        until_blocking(lambda: {record(db, each).status for each in others} == {"processed"})
+    assert "exit code 3" in record(db, killer).last_error
+    assert len(db.execute("select from effect").fetchall()) == 3

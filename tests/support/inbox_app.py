@@ -1,12 +1,13 @@
 """The app that real receivers and workers run in tests: two inboxes, one queue, and effects in a table.
 
 A payload says what its handler does: {"fail": n} fails n times, {"effect": name} writes it with the job's
-completion, {"linger": seconds} waits afterwards.
+completion, {"linger": seconds} waits afterwards, {"exit": code} ends its process.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 from typing import Any
 
 import psycopg
@@ -25,6 +26,8 @@ app.inbox("stripe", provider="stripe", secret=SECRET, queue="hooks")
 @app.on("github", "push")
 async def pushed(event: Event, job: Job) -> None:
     wanted: dict[str, Any] = event.payload or {}
+    if "exit" in wanted:
+        os._exit(wanted["exit"])
     if job.attempt <= wanted.get("fail", 0):
         raise ValueError("not yet")
     async with job.transaction() as connection:

@@ -21,6 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from redrive.errors import ConfigError, InvalidArgument, Lost, PayloadError
 from redrive.job import Job, JobDefinition, Malformed, SyncJob
 from redrive.policy import QueuePolicy
+from redrive.store.statement import Statement
 
 USER = UUID("8f3c2a10-4b6d-4e21-9c58-2f7a1d0e6b33")
 
@@ -246,6 +247,12 @@ class Port:
     async def complete(self, connection: object) -> None:
         self.asked.append(connection)
 
+    async def ask(self, statement: Statement[Any]) -> Any:
+        raise AssertionError("only redrive's own parts ask")
+
+    def blocking(self) -> SyncJob:
+        return SyncJob(BlockingPort(), **FACTS)
+
 
 class BlockingPort:
     def __init__(self) -> None:
@@ -282,6 +289,19 @@ class TestJob:
     @pytest.mark.parametrize("headers", ["[]", '"s"', "5", "null", "true", '["x-redrive-key"]'])
     def test_headers_that_are_no_object_count_as_none(self, headers: str) -> None:
         assert Job(Port(), **{**FACTS, "headers": headers}).headers == {}
+
+    @pytest.mark.parametrize(
+        ("headers", "event"),
+        [
+            (None, None),
+            ('{"x-redrive-event": "8f3c"}', "8f3c"),
+            ('{"x-redrive-event": 5}', None),
+            ('["x-redrive-event"]', None),
+            ('{"trace": "x-redrive-event"}', None),
+        ],
+    )
+    def test_it_knows_the_event_it_carries(self, headers: str | None, event: str | None) -> None:
+        assert Job(Port(), **{**FACTS, "headers": headers}).event == event
 
     def test_its_logger_names_the_delivery_and_keeps_the_callers_extra(
         self, caplog: pytest.LogCaptureFixture

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from redrive.job import Malformed, Reject, Retry, Snooze
+from redrive.job import Ignored, Malformed, Reject, Retry, Snooze
 from redrive.worker.outcome import (
     MESSAGE_LIMIT,
     TRACEBACK_LIMIT,
@@ -76,6 +78,11 @@ class TestAHandlerThatWasNotCalledOff:
     def test_does_not_show_the_value_it_returned(self) -> None:
         assert "s3cret" not in str(decide(Ending(value="s3cret")))
 
+    @pytest.mark.parametrize("called_off", [None, "timeout", "drain"])
+    def test_leaves_an_event_that_nobody_takes_as_ignored(self, called_off: Any) -> None:
+        for said in (Ending(value=Ignored()), Ending(error=Ignored())):
+            assert decide(replace(said, called_off=called_off)) == Decision("ignored")
+
 
 class TestAHandlerThatWasCalledOff:
     @pytest.mark.parametrize("why", REASONS)
@@ -114,7 +121,7 @@ class TestAHandlerThatWasCalledOff:
             assert "timeout of 300 s" in (decision.error or "") and "Snooze" in (decision.error or "")
 
     @pytest.mark.parametrize(
-        "error", [None, ValueError("x"), Retry(), Snooze(1), Reject("x"), Malformed("x")]
+        "error", [None, ValueError("x"), Retry(), Snooze(1), Reject("x"), Ignored(), Malformed("x")]
     )
     def test_says_nothing_when_the_message_was_lost(self, error: BaseException | None) -> None:
         assert decide(Ending(error=error, called_off="lost", told=True)).outcome == "nothing"
@@ -127,7 +134,7 @@ class TestAHandlerThatWasCalledOff:
 
 endings = st.builds(
     Ending,
-    value=st.sampled_from([None, 1, Retry(), Snooze(1), Reject("x")]),
+    value=st.sampled_from([None, 1, Retry(), Snooze(1), Reject("x"), Ignored()]),
     error=st.sampled_from([None, ValueError("x"), asyncio.CancelledError(), Retry(2), Malformed("m")]),
     called_off=st.sampled_from([None, *REASONS]),
     told=st.booleans(),

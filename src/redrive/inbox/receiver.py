@@ -45,8 +45,8 @@ READ_WITHIN = 30.0
 # The answer of the database, or 503: some senders wait 3 s for all of it.
 _ANSWER_WITHIN = 1.8
 # Looking at as much holds up the event loop for two or three milliseconds: what is larger, a thread does.
-# Unpacking and the signature then leave the loop free; the parsing does not (a second for 25 MB), but only what
-# is signed is parsed.
+# Unpacking and the signature then leave the loop free; parsing does not (a second for 25 MB), but is done
+# only of what signed is parsed.
 _LARGE = 256 * 1024
 _RETRY_AFTER = ((b"retry-after", b"5"),)
 _TOLD_EVERY = 30.0
