@@ -22,6 +22,13 @@ from redrive.store.statement import Statement
 Event = dict[str, Any]
 
 
+def _alone(statement: Statement[Any]) -> Event:
+    """The one event of a `receive`."""
+    names = ("source", "event_id", "type", "payload", "raw", "headers", "queue")
+    given = dict(zip(names, statement.params, strict=False))
+    return {name: value for name, value in given.items() if value is not None}
+
+
 class Held:
     """A database whose calls end when they are let."""
 
@@ -32,14 +39,16 @@ class Held:
         self.refuse: Callable[[list[Event]], Exception | None] = lambda events: None
 
     async def run(self, statement: Statement[Any], *, deadline: float) -> Any:
-        given = json.loads(str(statement.params[0]))
+        together = "receive_events" in statement.sql
+        given = json.loads(str(statement.params[0])) if together else [_alone(statement)]
         self.calls.append(given)
         if not self.open:
             self.gates.append(asyncio.get_running_loop().create_future())
             await self.gates[-1]
         if error := self.refuse(given):
             raise error
-        return [Received(each["event_id"], 1, False, False) for each in given]
+        answers = [Received(each["event_id"], 1, False, False) for each in given]
+        return answers if together else answers[0]
 
     @property
     def sizes(self) -> list[int]:
