@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import signal
@@ -14,20 +15,21 @@ import time
 from collections.abc import Generator, Sequence
 
 from benchmarks import posting
-from benchmarks.jobs import DRAIN, INBOX, SOURCE
-from benchmarks.payload import payloads
+from benchmarks.jobs import INBOX, SOURCE
 from benchmarks.peers import receiver
 from benchmarks.place import Place, value
 from benchmarks.result import Cell, Goal, Result
 from benchmarks.rounds import interleaved
 from benchmarks.worker import Worker
-from redrive import Redrive
+from redrive.store import events
+from redrive.store.database import Database
 
 CONNECTIONS = 16
 EVENTS = 3_000
 ROUNDS = 5
 BACKLOG = 100_000
 _READY_WITHIN = 30.0
+_FILLED_AT_ONCE = 500
 
 
 def run(place: Place) -> Result:
@@ -73,8 +75,8 @@ def run(place: Place) -> Result:
         (
             f"{EVENTS:,} events a round over {CONNECTIONS} connections, {ROUNDS} rounds, one process each",
             "bare: Starlette, verify, insert, then pgmq.send: two calls, two commits, a pool of 16",
-            "redrive: `redrive serve`, verify, then one call of redrive.receive_event",
-            f"a worker draining: the same while `redrive worker` drains {BACKLOG:,} jobs of another queue",
+            "redrive: `redrive serve`, verify, then one call of redrive.receive_events",
+            f"a worker draining: the same while a worker handles a backlog of {BACKLOG:,} such events",
         ),
         ("receiver", "events/s", "runs", "ratio", "p50", "p99", "longest"),
         rows,
@@ -98,18 +100,28 @@ def _milliseconds(latencies: Sequence[float]) -> tuple[float, float, float]:
 
 
 def _beside_a_worker(place: Place, port: int) -> posting.Answers:
-    """Post for as long as the worker has something to do."""
-    queue = place.fresh_queue(DRAIN)
-    events = posting.requests("busy", f"/webhooks/{SOURCE}", EVENTS)
-    with Worker(place, queue, concurrency=100), place.connect() as connection:
-        app = Redrive(place.url)
-        with connection.transaction():
-            app.sync.send_many(queue, payloads(BACKLOG), connection=connection)
-        answers = posting.post(port, events, CONNECTIONS)
-        left = value(connection, "select count(*) from pgmq.q_bench_drain")
-    assert left, "the backlog was drained before all was posted: it was no backlog"
+    """Post while a worker has a backlog of such events."""
+    place.fresh_queue(INBOX)
+    wanted = posting.requests("busy", f"/webhooks/{SOURCE}", EVENTS)
+    asyncio.run(_fill(place))
+    with Worker(place, INBOX, concurrency=100, idle=False), place.connect() as connection:
+        answers = posting.post(port, wanted, CONNECTIONS)
+        left = value(connection, "select count(*) from pgmq.q_bench_inbox")
+    assert left > EVENTS, "the backlog was drained before all was posted: it was no backlog"
     assert not answers.refused, f"{answers.refused} of {EVENTS} were refused"
     return answers
+
+
+async def _fill(place: Place) -> None:
+    database = Database(place.url, size=1)
+    for first in range(0, BACKLOG, _FILLED_AT_ONCE):
+        await database.run(events.receive_many([_arrival(n) for n in range(first, first + _FILLED_AT_ONCE)]))
+    await database.close()
+
+
+def _arrival(n: int) -> events.Arrival:
+    body = posting.event(f"backlog-{n}")
+    return events.Arrival(SOURCE, f"backlog-{n}", "video.media.ready", body.decode(), body, {}, INBOX)
 
 
 @contextlib.contextmanager

@@ -11,7 +11,7 @@ import time
 from typing import Any
 
 from benchmarks.posting import SECRET
-from redrive import Job, Redrive
+from redrive import Event, Job, Redrive
 
 DRAIN = "bench_drain"
 PICKUP = "bench_pickup"
@@ -29,6 +29,10 @@ _done = 0
 
 @app.job(DRAIN)
 async def drain(payload: dict[str, Any]) -> None: ...
+
+
+@app.on(SOURCE, "*")
+async def handle(event: Event) -> None: ...
 
 
 @app.job(SPARE)

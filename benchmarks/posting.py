@@ -34,8 +34,8 @@ class Answers:
 
 
 def requests(name: str, path: str, count: int) -> list[bytes]:
-    """`count` different events of 2 KB, signed as FastPix signs, as the bytes of HTTP requests."""
-    return [_request(path, f"{name}-{n}") for n in range(count)]
+    """`count` different events, signed as FastPix signs, as the bytes of HTTP requests."""
+    return [_request(path, event(f"{name}-{n}")) for n in range(count)]
 
 
 def post(port: int, wanted: list[bytes], connections: int) -> Answers:
@@ -69,8 +69,9 @@ async def _post(port: int, wanted: list[bytes], connections: int) -> Answers:
     return Answers(time.perf_counter() - began, latencies, refused)
 
 
-def _request(path: str, event_id: str) -> bytes:
-    event = {
+def event(event_id: str) -> bytes:
+    """The body of an event, of 2 KB."""
+    facts = {
         "type": "video.media.ready",
         "object": {"type": "media", "id": f"m-{event_id}"},
         "id": event_id,
@@ -84,8 +85,11 @@ def _request(path: str, event_id: str) -> bytes:
         "createdAt": "2026-11-30T10:53:20.123456789Z",
         "attempts": [],
     }
-    body = json.dumps(event).encode()
-    body = json.dumps({**event, "status": "ready" + " " * max(0, _SIZE - len(body))}).encode()
+    missing = _SIZE - len(json.dumps(facts))
+    return json.dumps({**facts, "status": "ready" + " " * max(0, missing)}).encode()
+
+
+def _request(path: str, body: bytes) -> bytes:
     signature = base64.b64encode(hmac.digest(_KEY, body, hashlib.sha256)).decode()
     head = (
         f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"

@@ -11,17 +11,22 @@ import tempfile
 import time
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import LiteralString, Self
 
 from benchmarks.place import Place, value
 
 _READY_WITHIN = 30.0
+_IDLE: LiteralString = "select exists (select from redrive.worker where queue = %s and waiting_until > now())"
+_AT_WORK: LiteralString = "select exists (select from redrive.worker where queue = %s and done > 0)"
 
 
 class Worker:
-    """One worker process on one queue of `benchmarks.jobs`; ready and idle once the context is entered."""
+    """One worker process on one queue of `benchmarks.jobs`; ready and idle once the context is entered.
 
-    def __init__(self, place: Place, queue: str, concurrency: int) -> None:
+    `idle` False: its queue is full, and it is at work then.
+    """
+
+    def __init__(self, place: Place, queue: str, concurrency: int, *, idle: bool = True) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="redrive-ear-")
         path = str(Path(self._folder.name) / "ear")
         self._ear = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
@@ -39,6 +44,7 @@ class Worker:
         )
         self._place = place
         self._queue = queue
+        self._sign: LiteralString = _IDLE if idle else _AT_WORK
 
     @property
     def pid(self) -> int:
@@ -63,7 +69,7 @@ class Worker:
         with self._place.connect() as connection:
             while not value(
                 connection,
-                "select exists (select from redrive.worker where queue = %s and waiting_until > now())",
+                self._sign,
                 self._queue,
             ):
                 if self._process.poll() is not None or time.monotonic() > deadline:
