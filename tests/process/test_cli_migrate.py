@@ -88,6 +88,34 @@ def test_the_apps_queues_are_made_with_their_declared_policies(database_url: str
     assert "`redrive queue policy email_jobs --reset max_attempts` takes that back" in again
 
 
+class TestTheAppOfTheSettings:
+    def test_it_is_taken_as_by_every_other_command_and_named(
+        self, database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        (tmp_path / "shop_set.py").write_text(APP)
+        monkeypatch.setenv("REDRIVE_DATABASE_URL", database_url)
+        assert "queue " not in fine("migrate").out
+        monkeypatch.setenv("REDRIVE_APP", "shop_set:app")
+        ran = fine("migrate")
+        assert "queue email_jobs is made" in ran.out
+        assert "app: shop_set:app (from REDRIVE_APP)" in ran.err
+        assert "app: shop_set:app (from --app)" in fine("migrate", "--app", "shop_set:app").err
+
+    @pytest.mark.parametrize("content", [None, "1 / 0", "import shop_missing_lib"])
+    def test_where_it_cannot_be_imported_the_schema_is_migrated_and_that_is_said(
+        self, empty_database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: str | None
+    ) -> None:
+        if content is not None:
+            (tmp_path / "shop_away.py").write_text(content)
+        monkeypatch.setenv("REDRIVE_DATABASE_URL", empty_database_url)
+        monkeypatch.setenv("REDRIVE_APP", "shop_away:app")
+        ran = fine("migrate")
+        assert "functions: " in ran.out
+        assert "REDRIVE_APP names that app, so its queues and tables are left as they are" in ran.err
+        assert "redrive migrate --app shop_away:app" in ran.err
+        assert fine("migrate", "--check").out == "nothing is missing\n"
+
+
 @pytest.mark.parametrize(
     ("name", "said"),
     [

@@ -3,26 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 from redrive.cli.session import Session
 from redrive.errors import ConfigError, QueueMissing
 from redrive.inbox.inbox import Inbox
 from redrive.inbox.source import install_tables
 from redrive.job import JobDefinition
-from redrive.settings import load_settings
+from redrive.settings import load_settings, origin
 from redrive.store import queues
 from redrive.store.database import connect
 
 
+class NamedApp(NamedTuple):
+    """Which app, and where that stands: --app, REDRIVE_APP or a file."""
+
+    spec: str
+    source: str
+
+
+def named_app(given: str | None) -> NamedApp | None:
+    """The app that `--app`, else the settings name; None when nobody names one."""
+    if given:
+        return NamedApp(given, "--app")
+    spec = load_settings().app
+    return None if spec is None else NamedApp(spec, origin("app"))
+
+
 def app_name(given: str | None) -> str:
     """The app that `--app` (None: the settings) names. Raises `ConfigError` when nobody names one."""
-    name = given or load_settings().app
-    if name is None:
+    named = named_app(given)
+    if named is None:
         raise ConfigError(
             "no app is named; give --app module:attribute, such as --app examples.email:app, or set "
             "REDRIVE_APP, or app in [tool.redrive] of pyproject.toml"
         )
-    return name
+    return named.spec
 
 
 def declare(store: Session, jobs: Iterable[JobDefinition]) -> list[str]:

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from redrive.cli.declaring import declare, install
+from redrive.cli.declaring import NamedApp, declare, install, named_app
 from redrive.cli.options import DatabaseOption, YesOption
 from redrive.cli.output import answer, confirm, count, say
 from redrive.cli.session import Session, session
+from redrive.errors import ConfigError
 from redrive.store import migrations
 from redrive.store.database import connect
 from redrive.store.migrations import Migration
 from redrive.store.statement import Statement, scalar
 from redrive.store.url import redact
+
+if TYPE_CHECKING:
+    from redrive.app import Redrive
 
 _HAS_SCHEMA = Statement("select to_regnamespace('redrive') is not null", (), scalar)
 _PGMQ = {
@@ -34,7 +38,8 @@ def migrate(
         str | None,
         typer.Option(
             metavar="MODULE:ATTR",
-            help="Make this app's queues too, with the policies it declares, and its inboxes' tables.",
+            help="Make this app's queues too, with the policies it declares, and its inboxes' tables. "
+            "Default: REDRIVE_APP, else [tool.redrive] app, else the schema alone.",
             show_default=False,
         ),
     ] = None,
@@ -43,14 +48,15 @@ def migrate(
 ) -> None:
     """Make or update schema redrive, and pgmq where there is none, in one transaction: all or nothing.
 
-    Asks before the first time where only DATABASE_URL names the database.
+    Asks before the first time where only DATABASE_URL names the database. An app that --app names has to be
+    there; one that only the settings name is left out, with a note, where it cannot be imported.
     """
     if sql:
         answer(migrations.plan_sql())
         return
-    from redrive.app import load_app
-
-    loaded = None if app is None else load_app(app)
+    # A check is of the schema; only an app that was asked for in so many words has to be there.
+    named = named_app(app) if app or not check else None
+    loaded = None if named is None else _loaded(named)
     jobs = [] if loaded is None else list(loaded.jobs.values())
     with session(database, announce=True) as store:
         if check:
@@ -62,6 +68,29 @@ def migrate(
             answer(line)
         for line in install(store, {} if loaded is None else loaded.inboxes):
             answer(line)
+
+
+def _loaded(named: NamedApp) -> Redrive | None:
+    """The app; None, with a note, where the settings name it and it cannot be imported here.
+
+    The settings are everybody's, and who migrates may have neither the app's code nor its environment.
+    """
+    from redrive.app import load_app
+
+    try:
+        loaded = load_app(named.spec)
+        # A handler of an inbox that is not declared is found out now.
+        loaded.inboxes  # noqa: B018
+    except ConfigError as error:
+        if named.source == "--app":
+            raise
+        say(
+            f"{error}; {named.source} names that app, so its queues and tables are left as they are: the "
+            f"schema alone is migrated. To insist: redrive migrate --app {named.spec}"
+        )
+        return None
+    say(f"app: {named.spec} (from {named.source})")
+    return loaded
 
 
 def bring_up(store: Session, *, yes: bool) -> list[str]:
