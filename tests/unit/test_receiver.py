@@ -431,7 +431,7 @@ class TestSecrets:
         caplog.set_level(logging.INFO, "redrive.inbox")
         web = Web(secret=["a newer one", SECRET])
         assert (await web.post()).word == "ok"
-        assert "number 2 of the list" in caplog.text and SECRET not in caplog.text
+        assert "old secret: secret number 2 of inbox 'github'" in caplog.text and SECRET not in caplog.text
 
     def test_an_app_without_inboxes_is_nothing_to_serve(self) -> None:
         with pytest.raises(ConfigError, match="declares no inbox"):

@@ -62,7 +62,7 @@ def test_none_and_one_that_is_none_refuse_to_start(given: Any) -> None:
 
 
 def test_each_is_checked_for_the_scheme() -> None:
-    with pytest.raises(ConfigError, match=r"secret of inbox 'acme' \[1\] is not base64"):
+    with pytest.raises(ConfigError, match="secret number 2 of inbox 'acme' is not base64"):
         resolve("acme", "fastpix", [secret_of("fastpix"), "no base64!"])
     config = {"signature_header": "X", "key_encoding": "hex"}
     assert resolve("acme", "generic", "00ff", config)
@@ -90,6 +90,40 @@ def test_when_the_date_of_every_one_has_passed_nothing_is_verified_and_nothing_s
     assert error.value.reason == "mismatch"
     with pytest.raises(ConfigError, match="date"):
         resolve("acme", "github", Secret("old", until=datetime(2020, 1, 1, tzinfo=UTC)))
+
+
+PASSED = datetime(2020, 1, 1, tzinfo=UTC)
+
+
+def test_one_whose_date_has_passed_is_not_looked_up_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("ACME_OLD", raising=False)
+
+    def vault() -> str:
+        raise AssertionError("it was asked")
+
+    old = [Secret(env="ACME_OLD", until=PASSED), Secret(vault, until=PASSED), Secret("", until=PASSED)]
+    live = resolve("acme", "github", [*old, "new"])
+    assert live.at(NOW) == ("new",)
+    assert live.name_at(NOW, 0) == "secret number 4 of inbox 'acme'"
+    with pytest.raises(ConfigError, match="date until which it counts has passed"):
+        resolve("acme", "github", old)
+
+
+@pytest.mark.parametrize("wrap", [lambda f: f, lambda f: ["new", f], Secret])
+def test_a_function_that_raises_is_one_sentence_that_names_the_inbox(wrap: Callable[[Any], Any]) -> None:
+    def vault() -> str:
+        raise TimeoutError("vault.example:8200\ndoes not answer")
+
+    with pytest.raises(ConfigError) as error:
+        resolve("acme", "github", wrap(vault))
+    assert "inbox 'acme'" in str(error.value)
+    assert str(error.value).endswith("raised TimeoutError: vault.example:8200 does not answer")
+
+
+def test_each_has_a_name_that_tells_which_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ACME_OLD", "old")
+    live = resolve("acme", "github", ["new", Secret(env="ACME_OLD")])
+    assert [live.name_at(NOW, n) for n in (0, 1)] == ["secret number 1 of inbox 'acme'", "ACME_OLD"]
 
 
 def test_a_request_is_judged_by_the_clock_and_the_config() -> None:

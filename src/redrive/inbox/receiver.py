@@ -154,8 +154,9 @@ class Receiver:
         self, inbox: Inbox, headers: Headers, stream: ReceiveMessage, url: Callable[[], str], share: Share
     ) -> Answer:
         raw = await bodies.read(stream, headers, share, limit=inbox.limit, within=self._read_within)
+        now = self._clock()
         try:
-            found = await self._examined(inbox, headers, raw, url)
+            found = await self._examined(inbox, headers, raw, url, now)
         except SignatureError as error:
             self.refusals.note(inbox.source, error.reason, str(error), headers, raw, len(raw))
             return Answer(401, error.reason.encode() + b"\n")
@@ -165,15 +166,16 @@ class Receiver:
             self._tell(
                 f"secret {inbox.source}",
                 logging.INFO,
-                "inbox %s: still signed with an old secret, number %d of the list",
+                "inbox %s: still signed with an old secret: %s",
                 inbox.source,
-                found.secret + 1,
+                self._secrets[inbox.source].name_at(now, found.secret),
             )
         return await self._recorded(inbox, found, share)
 
-    async def _examined(self, inbox: Inbox, headers: Headers, raw: bytes, url: Callable[[], str]) -> Examined:
+    async def _examined(
+        self, inbox: Inbox, headers: Headers, raw: bytes, url: Callable[[], str], now: float
+    ) -> Examined:
         secrets = self._secrets[inbox.source]
-        now = self._clock()
         where = inbox.public(url()) if inbox.signs_url else None
         encoding = bodies.encoding_of(headers)
         if len(raw) <= _LARGE and not encoding:

@@ -75,6 +75,11 @@ class LiveSecrets:
             return tuple(each.text for each in self._kept)
         return tuple(each.text for each in self._kept if each.until is None or now < each.until.timestamp())
 
+    def name_at(self, now: float, position: int) -> str:
+        """What the secret at this position of `at(now)` is called: its variable, or its place in the list."""
+        live = [each for each in self._kept if each.until is None or now < each.until.timestamp()]
+        return live[position].setting
+
     def verify(
         self, headers: Headers, body: bytes, url: str | None = None, now: float | None = None
     ) -> Verified:
@@ -97,31 +102,50 @@ def resolve(source: str, provider: str, given: Given, config: Mapping[str, Any] 
     """The secrets of `source`, checked for `provider`'s scheme. Callables are called, once.
 
     None means the environment variable <SOURCE>_WEBHOOK_SECRET, in upper case and with _ for -. Raises
-    `ConfigError` for an absent, empty, undecodable or padded secret, and where each one's date has passed.
+    `ConfigError` for an absent, empty, undecodable or padded secret, for a callable that raises, and where
+    each one's date has passed. Of several, one whose date has passed is not looked up any more.
     """
     setting = f"secret of inbox {source!r}"
     if given is None:
         given = Secret(env=f"{source.upper().replace('-', '_')}_WEBHOOK_SECRET")
     elif callable(given):
-        given = given()
+        given = cast("Given", _called(given, setting))
     items: list[object] = [*given] if isinstance(given, (list, tuple)) else [given]
     if not items:
         raise ConfigError(f"{setting} is an empty list; give at least one")
-    names = [setting if len(items) == 1 else f"{setting} [{place}]" for place in range(len(items))]
-    kept = [_kept(item, name) for item, name in zip(items, names, strict=True)]
-    live = LiveSecrets(provider, kept, config)
-    if not live.at(time.time()):
+    several = [f"secret number {number} of inbox {source!r}" for number in range(1, len(items) + 1)]
+    names = several if len(items) > 1 else [setting]
+    # Whose date has passed is not looked up: its variable may be gone, as it should.
+    live = [(item, name) for item, name in zip(items, names, strict=True) if not _has_ended(item)]
+    if not live:
         raise ConfigError(f"{setting}: the date until which it counts has passed; give one that counts")
-    return live
+    return LiveSecrets(provider, [_kept(item, name) for item, name in live], config)
+
+
+def _has_ended(item: object) -> bool:
+    return isinstance(item, Secret) and item.until is not None and item.until.timestamp() <= time.time()
 
 
 def _kept(item: object, setting: str) -> _Kept:
     if not isinstance(item, Secret):
         item = Secret(cast("str | Callable[[], str]", item)) if item is not None else Secret("")
     if item.env is None:
-        text = item.value() if callable(item.value) else item.value
+        text = _called(item.value, setting) if callable(item.value) else item.value
         return _Kept(cast(str, text), setting, item.until)
     text = os.environ.get(item.env)
     if text is None:
         raise ConfigError(f"{item.env} is not set; {setting} is read from it; set it to the signing secret")
     return _Kept(text, item.env, item.until)
+
+
+def _called(function: Callable[[], object], setting: str) -> object:
+    """Its answer. What it raises is a vault out of reach, say: a sentence, not a traceback."""
+    try:
+        return function()
+    except ConfigError:
+        raise
+    except Exception as error:
+        said = " ".join(str(error).split())
+        raise ConfigError(
+            f"{setting}: the function that gives it raised {type(error).__name__}{': ' if said else ''}{said}"
+        ) from error
