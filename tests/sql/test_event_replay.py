@@ -45,18 +45,34 @@ class TestSentAgain:
         sql.settle(done(delivery))
         assert state(sql, got) == ("processed", 1, None)
 
-    def test_a_discarded_letter_leaves_it_failed_and_it_can_be_replayed(
+    def test_a_discarded_letter_leaves_it_ignored_with_its_error_and_it_can_be_replayed(
         self, sql: Contract, got: Any
     ) -> None:
         sql.kill(got.msg_id)
         [letter] = sql.letters()
+        now = sql.clock.stop()
         assert sql.column("select redrive.discard('jobs', array[%s::bigint])", letter.dead_id) == [
             letter.dead_id
         ]
-        assert state(sql, got) == ("failed", 1, "reject: killed")
+        assert state(sql, got) == ("ignored", 1, "discarded: reject: killed")
+        assert event(sql, got.id).settled_at == now
         [again] = replay(sql, got)
         assert again.status == "replayed"
         assert sql.claim_one().msg_id == again.msg_id
+        assert state(sql, got) == ("received", 0, None)
+
+    def test_a_discarded_letter_of_an_earlier_message_moves_no_event(self, sql: Contract, got: Any) -> None:
+        sql.kill(got.msg_id)
+        [letter] = sql.letters()
+        # The letter was copied away and put back: the event went on meanwhile, with another message.
+        sql("create temp table kept as select * from pgmq.q_jobs_dlq")
+        [again] = replay(sql, got)
+        sql("insert into pgmq.q_jobs_dlq overriding system value select * from kept")
+        assert sql.column("select redrive.discard('jobs', array[%s::bigint])", letter.dead_id) == [
+            letter.dead_id
+        ]
+        assert event(sql, got.id).msg_id == again.msg_id
+        assert state(sql, got) == ("received", 0, None)
 
     @pytest.mark.parametrize("outcome", ["done", "ignored"])
     @pytest.mark.parametrize("archive", [True, False])

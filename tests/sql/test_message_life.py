@@ -40,7 +40,7 @@ OUTCOMES = ["retry"] * 4 + ["crashed"] * 2 + ["snooze"] * 2 + ["done", "ignored"
 FINISHED = ("done", "ignored")
 
 # Of a webhook event, by the state of its message.
-STATUS = {"live": "received", "done": "processed", "dead": "failed", "discarded": "failed"}
+STATUS = {"live": "received", "done": "processed", "dead": "failed", "discarded": "ignored"}
 
 # What happens next, likely things more often; what cannot be in the message's state is a claim instead.
 STEPS = ["come due"] * 5 + ["report"] * 7 + ["claim", "report late", "report late", "release", "extend"]

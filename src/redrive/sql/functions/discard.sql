@@ -1,4 +1,5 @@
 -- discard: dead letters that will not be sent again; kept in the dead-letter archive as discarded. Returns their ids.
+-- The webhook event of one becomes ignored, its last_error kept behind 'discarded: '.
 -- part: operate
 create function redrive.discard(p_queue text, p_msg_ids bigint[]) returns setof bigint
 language plpgsql security definer set search_path = ''
@@ -18,6 +19,9 @@ begin
                                                       order by m.msg_id for update skip locked) m', v_dlq)
        into v_ids using p_msg_ids;
     if v_ids is not null then
+        if q.inbox then
+            perform redrive._discard_events(q, v_ids);
+        end if;
         perform redrive._close_dead(q, v_ids, 'discarded');
     end if;
     return query select unnest(v_ids);
