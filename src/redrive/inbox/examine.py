@@ -22,7 +22,11 @@ from redrive.inbox.secrets import LiveSecrets
 _BOM = "\ufeff"
 # Also found in many a text that is no number: then it is looked at more closely.
 _FAR_EXPONENT = re.compile(rb"[0-9][eE][+-]?[0-9]{3}")
-_MOST_DIGITS = 10_000_000
+# What two digits of an exponent write out becomes much only where there are many of them.
+_ANY_EXPONENT = re.compile(rb"[0-9][eE][+-]?[0-9]{2}")
+_MANY = 1_000_000
+# More than 25 MB of ordinary floats (1.5e-10) come to.
+_MOST_DIGITS = 50_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +94,7 @@ def _parsed(body: bytes) -> tuple[str | None, object]:
         text = body.decode()
         if text.startswith(_BOM):
             text = text[1:]
-        if _FAR_EXPONENT.search(body):
+        if (_ANY_EXPONENT if len(body) > _MANY else _FAR_EXPONENT).search(body):
             json.loads(text, parse_float=_Digits(), parse_int=len)
         return text, payloads.decode(text)
     except (ValueError, RecursionError):
