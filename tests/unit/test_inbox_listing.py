@@ -8,6 +8,7 @@ import pytest
 
 from redrive.cli.inbox_listing import print_events
 from redrive.store.events import Listed
+from tests.support.terminal import lines, watched
 
 EVENT = Listed(
     id="e5cb8052-9842-487d-8109-54f81b3341b7",
@@ -31,9 +32,9 @@ EVENT = Listed(
 def test_an_id_stands_on_one_line_so_that_it_can_be_copied(
     width: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv("COLUMNS", str(width))
+    watched(monkeypatch, width)
     print_events([EVENT])
-    head, row = capsys.readouterr().out.splitlines()
+    head, row = lines(capsys.readouterr().out)
     assert len(row) <= width
     assert EVENT.id in row and "pull_request" in row and "processed" in row
     assert ("received" in head) is (width >= 100)
@@ -44,6 +45,13 @@ def test_an_id_stands_on_one_line_so_that_it_can_be_copied(
 def test_it_is_not_folded_either_where_everything_else_has_to_be(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv("COLUMNS", "80")
+    watched(monkeypatch, 80)
     print_events([EVENT._replace(source="s" * 63, type="t" * 255)])
     assert EVENT.id in capsys.readouterr().out
+
+
+def test_in_a_pipe_ids_types_and_errors_are_whole(capsys: pytest.CaptureFixture[str]) -> None:
+    long = EVENT._replace(event_id="e" * 255, type="t" * 255, last_error="no stock, " * 500 + "the end")
+    print_events([long])
+    [_, row] = capsys.readouterr().out.splitlines()
+    assert "e" * 255 in row and "t" * 255 in row and row.endswith("the end")

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from redrive.cli.options import DatabaseOption, JsonOption
-from redrive.cli.output import answer_json, console, table
+from redrive.cli.output import answer_json
 from redrive.cli.session import choose
+from redrive.cli.tables import print_table
 from redrive.errors import ConfigError
 from redrive.settings import EMBEDDED, load_settings, origin
 from redrive.store.url import redact
@@ -19,7 +20,7 @@ def config(as_json: JsonOption = False, database: DatabaseOption = None) -> None
         answer_json(found)
         return
     rows = [(name, each["value"], each["source"]) for name, each in found.items()]
-    console().print(table(("setting", "value", "from"), rows))
+    print_table(("setting", "value", "from"), rows, keep=("setting",))
 
 
 def _settings(database: str | None) -> dict[str, dict[str, Any]]:

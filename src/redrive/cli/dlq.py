@@ -9,7 +9,7 @@ import typer
 
 from redrive.cli.message import print_facts
 from redrive.cli.options import DatabaseOption, JsonOption, QueueArgument, YesOption
-from redrive.cli.output import answer, answer_json, confirm, console, count, one_line, say, shown, table
+from redrive.cli.output import answer, answer_json, confirm, console, count, one_line, say, shown
 from redrive.cli.redaction import redact
 from redrive.cli.redriving import Orders, Redriving
 from redrive.cli.selection import (
@@ -22,6 +22,7 @@ from redrive.cli.selection import (
     by_id,
 )
 from redrive.cli.session import Session, session
+from redrive.cli.tables import print_table
 from redrive.errors import RedriveError
 from redrive.store import dead_letters
 from redrive.store.dead_letters import DeadLetter
@@ -29,6 +30,7 @@ from redrive.store.dead_letters import DeadLetter
 app = typer.Typer(no_args_is_help=True, help="Dead letters: messages that ended in failure.")
 
 _CHUNK = 500
+_PAYLOAD = 200
 
 DryRunOption = Annotated[
     bool, typer.Option("--dry-run", help="Say how many and show the first few; change nothing.")
@@ -177,9 +179,8 @@ def discard(
 
 def print_letters(found: Iterable[DeadLetter]) -> None:
     """Dead letters as a table, redacted and shortened."""
-    page = console()
-    # What the other columns leave to each of these two.
-    most = max(20, (page.width - 80) // 2)
+    # What the other columns leave to each of these two; a payload is not what a list is read for.
+    most = max(20, (console().width - 80) // 2)
     columns = ("queue", "id", "died", "attempts", "reason", "error", "key", "payload")
     rows = [
         (
@@ -190,11 +191,17 @@ def print_letters(found: Iterable[DeadLetter]) -> None:
             each.reason,
             one_line(redact(each.error), most),
             each.key,
-            one_line(shown(redact(each.payload)), most),
+            one_line(shown(redact(each.payload)), min(most, _PAYLOAD)),
         )
         for each in found
     ]
-    page.print(table(columns, rows, numbers=("id", "attempts")))
+    print_table(
+        columns,
+        rows,
+        numbers=("id", "attempts"),
+        keep=("queue", "id", "reason"),
+        shed=("key", "payload", "died"),
+    )
 
 
 def _dry_run(selection: Selection, store: Session, what: str, *, as_json: bool) -> None:

@@ -5,23 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from redrive.cli.output import console, one_line, table
+from redrive.cli.output import console, one_line
 from redrive.cli.redaction import redact
+from redrive.cli.tables import print_table
 from redrive.store.events import Listed
 
-# Each with the width of a page from which there is room for it.
-_COLUMNS = {
-    "id": 0,
-    "source": 0,
-    "event": 150,
-    "type": 0,
-    "received": 100,
-    "status": 0,
-    "attempts": 150,
-    "error": 180,
-}
-# What the other columns leave to an error, on a wide page.
-_BESIDE = 150
+_COLUMNS = ("id", "source", "event", "type", "received", "status", "attempts", "error")
+# On a narrow page the first of them goes first: `show` has all of it.
+_SHED = ("error", "event", "attempts", "received")
+_NARROW = 40
+_ID = 255
+_ERROR = 10_000
 
 
 def row_of(event: Listed) -> dict[str, Any]:
@@ -31,24 +25,18 @@ def row_of(event: Listed) -> dict[str, Any]:
 
 def print_events(found: Iterable[Listed]) -> None:
     """Events as a table; on a narrow terminal with fewer columns."""
-    page = console()
-    columns = [name for name, width in _COLUMNS.items() if page.width >= width]
-    most = max(30, page.width - _BESIDE)
-    rows = [[_cells(each, most)[name] for name in columns] for each in found]
-    made = table(columns, rows, numbers=("attempts",))
-    # Folded, it cannot be copied.
-    made.columns[0].no_wrap = True
-    page.print(made)
-
-
-def _cells(event: Listed, most: int) -> dict[str, object]:
-    return {
-        "id": event.id,
-        "source": event.source,
-        "event": one_line(event.event_id, 40),
-        "type": one_line(event.type, 40),
-        "received": event.received_at,
-        "status": event.status,
-        "attempts": event.attempts,
-        "error": one_line(redact(event.last_error), most),
-    }
+    narrow = console().is_terminal
+    rows = [
+        (
+            each.id,
+            each.source,
+            one_line(each.event_id, _NARROW if narrow else _ID),
+            one_line(each.type, _NARROW if narrow else _ID),
+            each.received_at,
+            each.status,
+            each.attempts,
+            one_line(redact(each.last_error), _ERROR),
+        )
+        for each in found
+    ]
+    print_table(_COLUMNS, rows, numbers=("attempts",), keep=("id", "event", "received", "status"), shed=_SHED)

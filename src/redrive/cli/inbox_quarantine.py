@@ -9,9 +9,10 @@ import typer
 
 from redrive.cli.inbox_selection import SourceArgument
 from redrive.cli.options import DatabaseOption, JsonOption
-from redrive.cli.output import answer, answer_json, console, one_line, say, table
+from redrive.cli.output import answer, answer_json, one_line, say
 from redrive.cli.redaction import redact
 from redrive.cli.session import session
+from redrive.cli.tables import print_table
 from redrive.errors import InvalidArgument
 from redrive.policy import check_count
 from redrive.store import events
@@ -20,6 +21,8 @@ from redrive.store.events import Refusal
 REASONS = ("no_header", "malformed", "stale", "mismatch", "too_large", "conflict")
 # As many as are kept of a source.
 _MOST = 200
+_ID = 255
+_DETAIL = 1_000
 
 
 def quarantine(
@@ -70,22 +73,32 @@ def _print(counts: list[tuple[str, str, int]], samples: list[Refusal]) -> None:
     if not counts:
         answer("the quarantine is empty: nothing was refused, and no id came again with another body")
         return
-    page = console()
-    page.print(table(("source", "reason", "ever"), counts, numbers=("ever",)))
+    print_table(("source", "reason", "ever"), counts, numbers=("ever",), keep=("source",))
     if not samples:
         say("no sample is kept of these")
         return
-    most = max(30, page.width - 90)
+    answer("")
+    print_samples(samples)
+
+
+def print_samples(samples: list[Refusal]) -> None:
+    """Samples as a table; on a narrow terminal the details fold, and an event's id may be left out."""
     rows = [
         (
             *(each.id, each.at, each.source, each.reason, each.size),
-            *(one_line(each.event_id, 40), one_line(redact(each.detail), most)),
+            # What is to be done stands at the detail's end.
+            *(one_line(each.event_id, _ID), one_line(redact(each.detail), _DETAIL)),
         )
         for each in samples
     ]
-    answer("")
     columns = ("id", "at", "source", "reason", "bytes", "event", "detail")
-    page.print(table(columns, rows, numbers=("id", "bytes")))
+    print_table(
+        columns,
+        rows,
+        numbers=("id", "bytes"),
+        keep=("source", "reason", "event"),
+        shed=("event", "bytes", "id"),
+    )
 
 
 def _as_json(sample: Refusal) -> dict[str, Any]:

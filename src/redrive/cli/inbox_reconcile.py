@@ -14,9 +14,10 @@ from redrive.app import Redrive, load_app
 from redrive.cli import inbox_times as times
 from redrive.cli.declaring import app_name
 from redrive.cli.options import AppOption, DatabaseOption, JsonOption
-from redrive.cli.output import answer, answer_json, console, count, say, table
+from redrive.cli.output import answer, answer_json, count, say
 from redrive.cli.progress import progress
 from redrive.cli.session import session
+from redrive.cli.tables import print_table
 from redrive.errors import ConfigError
 from redrive.inbox.inbox import Inbox
 from redrive.inbox.reconcile import Tally, reconciliation
@@ -111,7 +112,7 @@ def _inbox(app: Redrive, source: str) -> Inbox:
 
 def _show(report: dict[str, Tally], *, dry_run: bool) -> None:
     rows = [(kind, *(getattr(tally, name) for name in _COLUMNS)) for kind, tally in report.items()]
-    console().print(table(("kind", *_COLUMNS), rows, numbers=_COLUMNS))
+    print_table(("kind", *_COLUMNS), rows, numbers=_COLUMNS, keep=("kind",))
     if dry_run:
         found = sum(tally.missing + tally.changed + tally.gone for tally in report.values())
         answer(f"{count(found, 'event')} would be sent; nothing was changed")

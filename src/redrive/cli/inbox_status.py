@@ -10,8 +10,9 @@ import typer
 
 from redrive.cli.inbox_selection import SourceArgument
 from redrive.cli.options import DatabaseOption, JsonOption
-from redrive.cli.output import age, answer, answer_json, console, count, table
+from redrive.cli.output import age, answer, answer_json, count
 from redrive.cli.session import session
+from redrive.cli.tables import print_table
 from redrive.store import events
 from redrive.store.events import SourceStatus
 
@@ -101,7 +102,7 @@ def _print(found: Sequence[SourceStatus], now: datetime) -> None:
         )
         for each in found
     ]
-    console().print(table(_COLUMNS, rows, numbers=_NUMBERS))
+    print_table(_COLUMNS, rows, numbers=_NUMBERS, keep=("source",), shed=("last received",))
     for each in found:
         answer(in_words(each, now))
 

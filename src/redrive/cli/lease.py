@@ -7,8 +7,9 @@ from typing import Annotated
 import typer
 
 from redrive.cli.options import DatabaseOption, JsonOption, YesOption
-from redrive.cli.output import answer, answer_json, confirm, console, say, table
+from redrive.cli.output import answer, answer_json, confirm, say
 from redrive.cli.session import session
+from redrive.cli.tables import print_table
 from redrive.store import leases
 
 app = typer.Typer(no_args_is_help=True, help="Leases: rights that one process holds at a time.")
@@ -25,7 +26,12 @@ def list_(as_json: JsonOption = False, database: DatabaseOption = None) -> None:
     rows = [
         (each.name, each.holder, each.token, each.acquired_at, each.lease_until, each.held) for each in found
     ]
-    console().print(table(("lease", "holder", "token", "acquired", "until", "held"), rows))
+    print_table(
+        ("lease", "holder", "token", "acquired", "until", "held"),
+        rows,
+        keep=("lease",),
+        shed=("acquired", "token"),
+    )
 
 
 @app.command()

@@ -1,30 +1,26 @@
 """Output: answers go to stdout, everything said beside them to stderr.
 
-Guarantees  `--json` prints JSON and nothing else on stdout; tables are never narrower than needed because
-            nobody watches.
+Guarantees  `--json` prints JSON and nothing else on stdout; nothing is folded where no terminal watches.
 """
 
 from __future__ import annotations
 
 import json
 import math
-import os
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any, cast
 
 import typer
 from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from redrive.errors import ConfigError
 from redrive.payload import Unreadable
 
-# Wide enough for every table here; a terminal has its own width.
-_WIDE = 200
+# Nothing is folded for whoever is no terminal, whatever COLUMNS says.
+_WIDE = 100_000
 # A longer value is laid out over several lines.
 _ONE_LINE = 80
 _UNREADABLE = 200
@@ -32,10 +28,9 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 def console(*, stderr: bool = False) -> Console:
-    """The terminal, or a plain wide page where there is none."""
+    """The terminal, or a plain page without an edge where there is none."""
     stream = sys.stderr if stderr else sys.stdout
-    width = None if stream.isatty() or "COLUMNS" in os.environ else _WIDE
-    return Console(stderr=stderr, width=width, highlight=False, emoji=False)
+    return Console(stderr=stderr, width=None if stream.isatty() else _WIDE, highlight=False, emoji=False)
 
 
 def say(text: str) -> None:
@@ -71,16 +66,6 @@ def _laid_out(value: object) -> str:
     if isinstance(value, (dict, list)) and len(shown(cast("object", value))) > _ONE_LINE:
         return plain(json.dumps(value, ensure_ascii=False, indent=2, default=_jsonable))
     return shown(cast("object", value))
-
-
-def table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, numbers: Sequence[str] = ()) -> Table:
-    """A table of plain text; `numbers` are the columns to align right."""
-    made = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    for name in columns:
-        made.add_column(name, justify="right" if name in numbers else "left", overflow="fold")
-    for row in rows:
-        made.add_row(*(each if isinstance(each, Text) else Text(shown(each)) for each in row))
-    return made
 
 
 def shown(value: object) -> str:

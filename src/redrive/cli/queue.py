@@ -7,10 +7,11 @@ from typing import Annotated, Any
 import typer
 
 from redrive.cli.options import DatabaseOption, JsonOption, QueueArgument, YesOption
-from redrive.cli.output import answer, answer_json, confirm, console, facts, shown, table
+from redrive.cli.output import answer, answer_json, confirm, facts, shown
 from redrive.cli.policy_edit import changes
 from redrive.cli.session import session
 from redrive.cli.status import metrics_row
+from redrive.cli.tables import print_table
 from redrive.errors import QueueMissing
 from redrive.store import metrics, queues
 from redrive.store.queues import PolicyField, Queue
@@ -44,7 +45,7 @@ def list_(as_json: JsonOption = False, database: DatabaseOption = None) -> None:
         )
         for each in found
     ]
-    console().print(table(columns, rows))
+    print_table(columns, rows, keep=("queue",), shed=("created", "archive", "single flight", "kind"))
 
 
 @app.command()
@@ -110,7 +111,7 @@ def policy(
         )
         for each in fields
     ]
-    console().print(table(("field", "value", "declared in code", "override"), rows))
+    print_table(("field", "value", "declared in code", "override"), rows, keep=("field",))
 
 
 @app.command()

@@ -14,8 +14,9 @@ from rich.table import Table
 from rich.text import Text
 
 from redrive.cli.options import DatabaseOption, JsonOption
-from redrive.cli.output import age, answer_json, console, table
+from redrive.cli.output import age, answer, answer_json, console
 from redrive.cli.session import Session, session
+from redrive.cli.tables import print_table, table
 from redrive.errors import Unavailable
 from redrive.store.metrics import Gauges, gauges
 
@@ -32,6 +33,11 @@ _COLUMNS = (
     "last done",
     "",
 )
+_LAYOUT: Any = {
+    "numbers": _COLUMNS[1:8],
+    "keep": ("queue",),
+    "shed": ("max attempt", "last done", "oldest ready"),
+}
 
 
 def status(
@@ -54,9 +60,9 @@ def status(
     if as_json:
         answer_json([metrics_row(each) for each in found])
     elif found:
-        console().print(metrics_table(found))
+        print_metrics(found)
     else:
-        console().print("no queues yet; make one: redrive queue create NAME")
+        answer("no queues yet; make one: redrive queue create NAME")
 
 
 def metrics_row(each: Gauges) -> dict[str, Any]:
@@ -68,9 +74,17 @@ def metrics_row(each: Gauges) -> dict[str, Any]:
     }
 
 
-def metrics_table(found: Sequence[Gauges]) -> Table:
+def print_metrics(found: Sequence[Gauges]) -> None:
     """The numbers of queues for people."""
-    rows = [
+    print_table(_COLUMNS, _rows(found), **_LAYOUT)
+
+
+def _metrics_table(found: Sequence[Gauges], width: int) -> Table:
+    return table(_COLUMNS, _rows(found), width=width, **_LAYOUT)
+
+
+def _rows(found: Sequence[Gauges]) -> list[Sequence[object]]:
+    return [
         (
             each.queue,
             *(_counted(number) for number in (each.ready, each.delayed, each.in_flight)),
@@ -83,7 +97,6 @@ def metrics_table(found: Sequence[Gauges]) -> Table:
         )
         for each in found
     ]
-    return table(_COLUMNS, rows, numbers=_COLUMNS[1:8])
 
 
 def _counted(number: int | None, *, alarming: bool = False) -> Text:
@@ -101,20 +114,20 @@ def _watch(store: Session, queue: str | None, *, as_json: bool) -> None:
                 if as_json:
                     answer_json([metrics_row(each) for each in store.run(gauges(queue))])
                 else:
-                    page.print(_page(store, queue))
+                    page.print(_page(store, queue, page.width))
                 store.pause(_EVERY)
         with Live(console=page, auto_refresh=False) as live:
             while True:
-                live.update(_page(store, queue), refresh=True)
+                live.update(_page(store, queue, page.width), refresh=True)
                 store.pause(_EVERY)
     except KeyboardInterrupt:
         pass
 
 
-def _page(store: Session, queue: str | None) -> Group:
+def _page(store: Session, queue: str | None, width: int) -> Group:
     at = Text(f"{datetime.now(UTC):%H:%M:%SZ}, every {_EVERY:g} s, Ctrl-C ends", style="dim")
     try:
-        return Group(metrics_table(store.run(gauges(queue))), at)
+        return Group(_metrics_table(store.run(gauges(queue)), width), at)
     except Unavailable as error:
         # Whoever watches wants to see it come back.
         return Group(Text(str(error), style="red"), at)
