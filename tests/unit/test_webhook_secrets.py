@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -133,10 +133,13 @@ def test_a_request_is_judged_by_the_clock_and_the_config() -> None:
         live.verify(sign("stripe", secret="s", body=b"x", now=NOW), b"x", now=NOW + 11)
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [Secret, lambda: Secret("a", env="B"), lambda: Secret("a", until=datetime(2030, 1, 1))],
-)
+@pytest.mark.parametrize("until", ["2027-01-01", 1_800_000_000, datetime(2030, 1, 1), date(2030, 1, 1)])
+def test_the_date_of_one_is_a_datetime_with_a_time_zone(until: Any) -> None:
+    with pytest.raises(ConfigError, match=r"until is .*it must be a datetime with a time zone"):
+        Secret("a", until=until)
+
+
+@pytest.mark.parametrize("wrong", [Secret, lambda: Secret("a", env="B")])
 def test_a_secret_that_says_too_little_or_too_much_is_refused(wrong: Callable[[], Secret]) -> None:
     with pytest.raises(ConfigError):
         wrong()

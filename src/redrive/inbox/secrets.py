@@ -35,8 +35,12 @@ class Secret:
     def __post_init__(self) -> None:
         if (self.value is None) == (self.env is None):
             raise ConfigError("Secret takes either its value or env, the name of an environment variable")
-        if self.until is not None and self.until.tzinfo is None:
-            raise ConfigError(f"until is {self.until!r}; give it a time zone, such as tzinfo=UTC")
+        until = cast("object", self.until)
+        if until is not None and (not isinstance(until, datetime) or until.utcoffset() is None):
+            raise ConfigError(
+                f"until is {until!r}; it must be a datetime with a time zone, such as "
+                "datetime(2027, 1, 1, tzinfo=UTC)"
+            )
 
     def __repr__(self) -> str:
         return f"Secret({'***' if self.env is None else f'env={self.env!r}'}, until={self.until!r})"
