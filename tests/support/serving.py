@@ -14,10 +14,10 @@ import uvicorn
 class Serving:
     """``with Serving(app) as served: served.url``. What `call` runs, runs in the server's own event loop."""
 
-    def __init__(self, app: Any) -> None:
+    def __init__(self, app: Any, **config: Any) -> None:
         self._socket = socket.create_server(("127.0.0.1", 0))
         self._server = uvicorn.Server(
-            uvicorn.Config(app, log_config=None, lifespan="off", timeout_graceful_shutdown=2)
+            uvicorn.Config(app, log_config=None, lifespan="off", timeout_graceful_shutdown=2, **config)
         )
         self._thread = threading.Thread(target=self._run, name="served", daemon=True)
         self.url = f"http://127.0.0.1:{self._socket.getsockname()[1]}"

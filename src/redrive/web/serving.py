@@ -19,6 +19,7 @@ import uvloop
 from starlette.applications import Starlette
 
 from redrive.errors import ConfigError
+from redrive.web.protocol import Protocol
 
 log = logging.getLogger("redrive.serve")
 
@@ -76,7 +77,7 @@ def serve(application: Starlette, listening: socket.socket, started: Callable[[]
     """
     config = uvicorn.Config(
         application,
-        http="httptools",
+        http=Protocol,
         ws="none",
         lifespan="on",
         log_config=None,
