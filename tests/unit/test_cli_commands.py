@@ -144,3 +144,15 @@ def test_what_is_no_command_exits_2() -> None:
     assert run("quue", "list").code == 2
     assert run("queue", "lst").code == 2
     assert run("status", "--jsn").code == 2
+
+
+@pytest.mark.parametrize("name", sorted(COMMANDS))
+def test_every_word_of_a_help_text_is_shown(name: str) -> None:
+    """Markdown leaves out what looks like HTML, rich what looks like a style in square brackets."""
+    shown = re.sub(r"[^\w<>]+", "", run(*name.split(), "--help").out)
+    command = commands()[name]
+    for text in (command.help, *(getattr(each, "help", None) for each in command.params)):
+        for paragraph in (text or "").split("\n\n"):
+            words = re.findall(r"[\w<>]+", paragraph)
+            missing = [word for word in words if word.strip("_") and word not in shown]
+            assert missing == [], paragraph

@@ -21,8 +21,8 @@ def grant(
         list[str],
         typer.Argument(
             metavar="PART",
-            help="send (put messages in), work (run a worker), operate (manage queues and dead letters), "
-            "read (look).",
+            help="send (put messages in, receive webhooks), work (run a worker), operate (manage queues and "
+            "dead letters, replay webhooks), read (look at all of it).",
             show_default=False,
         ),
     ],

@@ -77,8 +77,9 @@ def verify(
 ) -> None:
     """Check the signature of a saved request, step by step. Exit 1 when it would be refused.
 
-    The secret is the app's, where --app (or the settings) names one with an inbox called NAME; else that of
-    --secret-env; else that in <NAME>_WEBHOOK_SECRET. Neither it nor the right digest is ever shown.
+    The secret is that of --secret-env; else the app's, where --app (or the settings) names one with an inbox
+    called NAME; else that in NAME_WEBHOOK_SECRET, such as STRIPE_WEBHOOK_SECRET. Neither it nor the right
+    digest is ever shown.
     """
     target = Target.of(name, app=app, secret_env=secret_env, config=_object(config), tolerance=tolerance)
     lines, content = headers_from(headers), body_from(body)
