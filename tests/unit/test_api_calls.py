@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
+import tracemalloc
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from itertools import count
@@ -11,6 +13,8 @@ import httpx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from starlette.requests import Request
+from starlette.responses import Response
 
 from redrive import ConfigError
 from redrive.inbox import source as sources
@@ -18,6 +22,7 @@ from redrive.inbox.source import ApiError, patiently
 from redrive.inbox.sources.calls import Calls, credential, retry_after
 from redrive.inbox.sources.reading import SharedReading
 from redrive.job import Reject, Snooze
+from tests.support.serving import Serving
 
 
 def said(value: str, date: datetime | None = None) -> float | None:
@@ -68,6 +73,41 @@ class TestCredentials:
         with pytest.raises(ConfigError, match="base_url") as refused:
             Calls("Api", url, headers=dict, check="it", timeout=1)
         assert "hush" not in str(refused.value)
+
+
+class TestAnswers:
+    async def test_null_is_no_404(self) -> None:
+        with pytest.raises(ApiError, match="GET thing with something unexpected: it is null"):
+            await json_of(Response(b"null"))
+        assert await json_of(Response(b"{}", 404)) is None
+
+    async def test_headers_may_hold_any_bytes(self) -> None:
+        response = Response(b'{"fine": true}')
+        response.raw_headers.append((b"x-region", "Zürich".encode("latin-1")))
+        assert await json_of(response) == {"fine": True}
+        busy = Response(status_code=429)
+        busy.raw_headers += [(b"retry-after", b"\xb2"), (b"link", b"\xff")]
+        with pytest.raises(Snooze) as asked:
+            await json_of(busy)
+        assert asked.value.seconds == 30
+
+    async def test_no_encoding_is_asked_for_and_none_unpacked(self) -> None:
+        bomb = gzip.compress(gzip.compress(bytes(200_000_000)))
+        assert len(bomb) < 10_000
+        asked: list[str] = []
+        tracemalloc.start()
+        try:
+            with pytest.raises(ApiError, match="with the encoding 'gzip, gzip'"):
+                await json_of(Response(bomb, headers={"content-encoding": "gzip, gzip"}), asked)
+            _, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        assert asked == ["identity"]
+        assert peak < 20_000_000
+
+    async def test_a_failure_is_one_however_it_is_encoded(self) -> None:
+        with pytest.raises(Reject, match="401"):
+            await json_of(Response(gzip.compress(b"no"), 401, {"content-encoding": "gzip"}))
 
 
 class TestPatience:
@@ -163,6 +203,22 @@ class TestSharedReading:
         await reading.close()
         with pytest.raises(asyncio.CancelledError):
             await asked
+
+
+async def json_of(response: Response, asked: list[str] | None = None) -> object:
+    """What a call makes of the API's answer; `asked` is told the encodings it would have taken."""
+
+    async def answer(scope, receive, send):  # type: ignore
+        if asked is not None:
+            asked.append(Request(scope).headers.get("accept-encoding", ""))  # type: ignore
+        await response(scope, receive, send)  # type: ignore
+
+    with Serving(answer) as served:
+        calls = Calls("Api", f"{served.url}/", headers=dict, check="it", timeout=10)
+        try:
+            return await calls.json("thing")
+        finally:
+            await calls.close()
 
 
 def _no_sleep(monkeypatch: pytest.MonkeyPatch) -> list[float]:

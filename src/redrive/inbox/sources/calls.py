@@ -4,6 +4,7 @@
     404                          None
     429; 503 with Retry-After    Snooze: as long as the API asks, a second to an hour
     408, other 5xx, the network  ApiError: another try may succeed
+    an encoded or huge body      ApiError, and it is not unpacked: none is asked for
     401, 403                     Reject: names the setting to check
     other 3xx and 4xx            Reject
 
@@ -34,6 +35,15 @@ _LEAST_SNOOZE = 1.0
 _DEFAULT_SNOOZE = 30.0
 # An entry of a list has a few kilobytes, a page at most a hundred entries.
 _MOST_BYTES = 32 * 1024 * 1024
+# What is looked at of an answer's headers; the others may hold any bytes.
+_KEPT = (
+    b"retry-after",
+    b"date",
+    b"link",
+    b"x-ratelimit-limit",
+    b"x-ratelimit-remaining",
+    b"x-ratelimit-reset",
+)
 
 Credential = str | Callable[[], str] | None
 
@@ -88,9 +98,14 @@ class Calls:
         return self._judged(response, what, nothing)
 
     async def json(self, path: str, params: Mapping[str, str | int] | None = None) -> Any:
-        """The JSON that GET answers; None for 404. Raises as `ask`, `ApiError` for what is no JSON."""
+        """The JSON that GET answers; None for 404 alone. Raises as `ask`, `ApiError` for null or no JSON."""
         response = await self.ask("GET", path, params)
-        return None if response is None else self.parsed(response, path)
+        if response is None:
+            return None
+        answer = self.parsed(response, path)
+        if answer is None:
+            raise self.unexpected(path, "it is null")
+        return answer
 
     def parsed(self, response: httpx.Response, path: str) -> Any:
         """The response's JSON. Raises `ApiError`."""
@@ -118,9 +133,18 @@ class Calls:
         params: Mapping[str, str | int] | None,
         headers: Mapping[str, str],
     ) -> httpx.Response:
-        async with self._client().stream(method, path, params=params, headers=headers) as response:
+        # A few kilobytes can unpack to gigabytes: no encoding is asked for, and none is undone.
+        plain = {**headers, "accept-encoding": "identity"}
+        async with self._client().stream(method, path, params=params, headers=plain) as response:
+            status, raw = response.status_code, response.headers.raw
+            encoding = response.headers.get("content-encoding", "identity")
+            if response.is_success and encoding.lower() != "identity":
+                raise ApiError(
+                    f"{self._name} answered {method} {path} with the encoding {encoding[:100]!r}, which "
+                    "nobody asked for; it is tried again"
+                )
             size, chunks = 0, list[bytes]()
-            async for chunk in response.aiter_bytes():
+            async for chunk in response.aiter_raw():
                 size += len(chunk)
                 if size > _MOST_BYTES:
                     raise ApiError(
@@ -128,13 +152,8 @@ class Calls:
                         "it is tried again"
                     )
                 chunks.append(chunk)
-        # The body is decoded already.
-        kept = [
-            (n, v)
-            for n, v in response.headers.multi_items()
-            if n not in ("content-encoding", "content-length")
-        ]
-        return httpx.Response(response.status_code, headers=kept, content=b"".join(chunks))
+        kept = [(name, value) for name, value in raw if name.lower() in _KEPT]
+        return httpx.Response(status, headers=kept, content=b"".join(chunks))
 
     def _judged(self, response: httpx.Response, what: str, nothing: Sequence[int]) -> httpx.Response | None:
         status = response.status_code
