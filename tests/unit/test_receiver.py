@@ -333,6 +333,12 @@ class TestSignedMeansRecorded:
         assert [(await web.post(headers=headers)).word for _ in range(2)] == ["ok", "duplicate"]
         assert web.database.calls[0]["event_id"] == f"sha256:{hashlib.sha256(PUSH).hexdigest()}"
 
+    @pytest.mark.parametrize("size", [256, 8_193, 60_000])
+    async def test_an_id_that_is_too_long_is_the_body_s_hash(self, size: int) -> None:
+        web = Web()
+        assert (await web.post(headers=github(PUSH, "1" * size))).word == "ok"
+        assert web.recorded["event_id"] == f"sha256:{hashlib.sha256(PUSH).hexdigest()}"
+
     async def test_where_the_hash_is_not_to_tell_each_delivery_is_new(self) -> None:
         web = Web(config={"body_hash": False})
         headers = [each for each in github(PUSH, "1") if each[0] != b"x-github-delivery"]

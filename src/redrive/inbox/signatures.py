@@ -2,7 +2,8 @@
 
 Guarantees  whatever the headers and the body are, a request is verified or refused by a `SignatureError`;
             every secret is tried with every signature offered, compared in constant time, none left out
-            after a match; no message holds a secret or a digest that would have fitted.
+            after a match; no message holds a secret or a digest that would have fitted;
+            what anybody can ask for costs a few passes over the body and its size in memory.
 Not given   that a request is new: only an event's identity tells a repeat. fastpix, github, shopify, linear,
             api-video, bunny-stream and twilio sign no time at all.
 
@@ -12,7 +13,8 @@ signed with a secret of ours, and out of the window.
     no_header   a header the scheme needs (signature, signed id, time) is missing or empty
     malformed   a header sent twice, not ASCII, beyond 8 KB or not in the scheme's form: a time that is not 1
                 to 12 digits, no signature of a known version, a digest in another encoding, length or case,
-                an unknown algorithm; twilio: not exactly one bodySHA256 for a body that is no form
+                an unknown algorithm; twilio: not exactly one bodySHA256 for a body that is no form, a form
+                of more than 256 KB or 10,000 fields. An id that is not signed may have any length
     mismatch    well-formed, and made with another secret or for other bytes (twilio: or another URL)
     stale       right, but |now − time| is above the tolerance; the edge itself is inside
 """
@@ -42,8 +44,8 @@ _SETTINGS = Header(twilio.SETTINGS)
 _LONGEST = 8_192
 _TIME_DIGITS = 12
 _SIZES = {"sha1": 20, "sha256": 32, "sha512": 64}
-# Each costs a curve multiplication, for anybody who asks.
-_MOST_ED25519 = 16
+# Each costs a curve multiplication and a pass over the body, for anybody who asks; a rotation needs two.
+_MOST_ED25519 = 4
 _ED25519 = re.compile(rb"[A-Za-z0-9+/]{86}==")
 _LATEST_MS = 10**15
 
@@ -162,7 +164,7 @@ class Verifier:
                     "no_header", f"{needed.name} is {state}; is signing switched on at the provider?"
                 )
         value = _one(sent, header) or b""
-        id = _one(sent, family.id) if family.id else None
+        id = _one(sent, family.id, signed=scheme.signs_id) if family.id else None
         stamp = _one(sent, family.timestamp) if family.timestamp else None
         public: list[bytes] = []
         match scheme.layout:
@@ -279,14 +281,14 @@ def _filled(pieces: list[bytes], offer: _Offer) -> bytes:
     return b"".join([values.get(piece) or piece for piece in pieces])
 
 
-def _one(sent: Mapping[bytes, list[bytes]], header: Header) -> bytes | None:
-    """The header's value; None where it is missing or empty."""
+def _one(sent: Mapping[bytes, list[bytes]], header: Header, *, signed: bool = True) -> bytes | None:
+    """The header's value; None where it is missing or empty. Unless `signed`, of any length."""
     values = sent.get(header.key)
     if not values:
         return None
     if len(values) > 1:
         raise SignatureError("malformed", f"{header.name} was sent {len(values)} times; it counts only once")
-    if len(values[0]) > _LONGEST:
+    if signed and len(values[0]) > _LONGEST:
         raise SignatureError("malformed", f"{header.name} is longer than {_LONGEST:,} bytes; none needs that")
     if not values[0].isascii():
         raise SignatureError("malformed", f"{header.name} has characters outside ASCII")
