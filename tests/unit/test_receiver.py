@@ -144,7 +144,7 @@ class TestAnswers:
         assert await post(web.application, "/webhooks/github", PUSH, [], receive=gone) is None
 
     async def test_more_than_the_process_has_room_for_is_503(self) -> None:
-        web = Web(budget=50_000)
+        web = Web(budget=200_000)
         waiting = [asyncio.Event() for _ in range(3)]
         web.database.then = [each.wait for each in waiting]  # type: ignore[misc]
         under_way = [asyncio.create_task(web.post()) for _ in range(3)]
@@ -156,6 +156,52 @@ class TestAnswers:
             each.set()
         assert {(await each).status for each in under_way} == {200}
         assert (await web.post()).status == 200
+
+    async def test_large_bodies_that_never_end_keep_no_small_one_out(self) -> None:
+        web = Web(budget=1_000_000)
+
+        def stalled() -> Any:
+            pieces = [b"x" * 400_000]
+
+            async def receive() -> dict[str, Any]:
+                if not pieces:
+                    await asyncio.Event().wait()
+                return {"type": "http.request", "body": pieces.pop(), "more_body": True}
+
+            return receive
+
+        length = [(b"content-length", b"900000")]
+        hanging = [
+            asyncio.create_task(web.post(headers=length, length=False, receive=stalled())) for _ in range(4)
+        ]
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert [each.done() and each.result().status for each in hanging] == [False, False, 503, 503]
+        assert (await web.post()).status == 200
+        for each in hanging[:2]:
+            each.cancel()
+        # The server is at its end: what is cut off is told to come again.
+        assert [(await each).status for each in hanging[:2]] == [503, 503]
+
+    async def test_what_nobody_signed_is_not_unpacked(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        bomb = gzip.compress(b"0" * 3_000_000)
+        lying = bomb[:-4] + (7).to_bytes(4, "little")
+        web = Web(limit=1_000_000)
+        packed = (b"content-encoding", b"gzip")
+        assert (await web.post(bomb, [*github(bomb, "1"), packed])).status == 413
+        assert (await web.post(lying, [*github(lying, "1"), packed])).status == 413
+        assert (await web.post(bomb, [*github(bomb, "1", secret="another"), packed])).status == 413
+        monkeypatch.setattr("redrive.inbox.examine.unpacked", None)
+        assert (await web.post(lying, [*github(lying, "1", secret="another"), packed])).word == "mismatch"
+
+    async def test_a_body_of_megabytes_is_given_longer(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(receiving, "_ANSWER_WITHIN", 0.01)
+        body = json.dumps({"text": "x" * 2_000_000}).encode()
+        web = Web()
+        at_last = asyncio.Event()
+        web.database.then = [at_last.wait]  # type: ignore[list-item]
+        asyncio.get_running_loop().call_later(0.1, at_last.set)
+        assert (await web.post(body, github(body, "1"))).word == "ok"
 
     async def test_it_says_whether_it_lives_and_is_ready(self) -> None:
         web = Web()
@@ -219,7 +265,7 @@ class TestTheDatabase:
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(receiving, "_ANSWER_WITHIN", 0.05)
-        web = Web(budget=40_000)
+        web = Web(budget=160_000)
         at_last = asyncio.Event()
         web.database.then = [at_last.wait, at_last.wait]  # type: ignore[list-item]
         assert {(await web.post()).status for _ in range(2)} == {503}

@@ -139,6 +139,21 @@ async def test_a_call_holds_so_many_events_and_so_many_bytes(recorder: Recorder,
     assert sum(map(len, asked)) == 106
 
 
+async def test_large_events_go_one_at_a_time_and_small_ones_pass_them_by(
+    recorder: Recorder, database: Held
+) -> None:
+    database.open = False
+    large = [recorder.record(INBOX, examined(f"L{n}", b"x" * 2_000_000)) for n in range(3)]
+    await settled()
+    assert database.sizes == [1]
+    database.open = True
+    small = [recorder.record(INBOX, examined(str(n))) for n in range(20)]
+    assert [(await each).id for each in small] == [str(n) for n in range(20)]
+    assert not any(each.done() for each in large)
+    database.let(0)
+    assert [(await each).id for each in large] == ["L0", "L1", "L2"]
+
+
 async def test_a_call_that_hangs_lets_others_begin(
     recorder: Recorder, database: Held, monkeypatch: pytest.MonkeyPatch
 ) -> None:

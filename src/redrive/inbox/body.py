@@ -1,7 +1,7 @@
 """Body: a request's bytes, read within bounds, and what they hold once unpacked.
 
 Guarantees  no more than `limit` bytes of one body are kept, packed or unpacked, whatever its headers say;
-            all bodies of a process together keep within its `Budget`;
+            all bodies of a process together keep within a `Budget`;
             a body that does not come is not waited for.
 """
 
@@ -16,7 +16,9 @@ ReceiveMessage = Callable[[], Awaitable[MutableMapping[str, Any]]]
 
 # What a request costs beside its body: its task, its headers, its place in a queue for a connection.
 _OVERHEAD = 16_384
+_SMALL = 64 * 1024
 _GZIP = zlib.MAX_WBITS | 16
+_LEAST_GZIP = 18
 _WINDOWS = {"gzip": _GZIP, "x-gzip": _GZIP, "deflate": zlib.MAX_WBITS}
 
 
@@ -86,7 +88,7 @@ async def read(
     within: float,
 ) -> bytes:
     """The body of an ASGI request, as it came. Raises any of this module's exceptions."""
-    declared = _length(headers)
+    declared = declared_length(headers)
     if declared is not None and declared > limit:
         raise TooLarge(declared)
     share.take(_OVERHEAD)
@@ -118,7 +120,14 @@ async def _chunks(receive: ReceiveMessage, share: Share, limit: int) -> bytes:
             return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 
 
-def _length(headers: Iterable[tuple[bytes, bytes]]) -> int | None:
+def is_small(headers: Iterable[tuple[bytes, bytes]]) -> bool:
+    """Whether the headers promise a body of a few kilobytes, as almost every webhook has."""
+    found = [value for name, value in headers if name == b"content-length"]
+    return len(found) == 1 and found[0].isdigit() and len(found[0]) < 6 and int(found[0]) <= _SMALL
+
+
+def declared_length(headers: Iterable[tuple[bytes, bytes]]) -> int | None:
+    """The Content-Length; None where there is none. Raises `Broken` for what is none."""
     found = {value for name, value in headers if name == b"content-length"}
     if not found:
         return None
@@ -136,6 +145,13 @@ def encoding_of(headers: Iterable[tuple[bytes, bytes]]) -> str:
         return ""
     encoding = b",".join(found).decode("latin-1").strip().lower()
     return "" if encoding == "identity" else encoding
+
+
+def claimed_size(body: bytes, encoding: str) -> int:
+    """How long a gzip says at its end that it is once unpacked; else how long it is. It may lie."""
+    if encoding in ("gzip", "x-gzip") and len(body) >= _LEAST_GZIP:
+        return int.from_bytes(body[-4:], "little")
+    return len(body)
 
 
 def unpacked(body: bytes, encoding: str, *, limit: int) -> bytes | None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from uuid import uuid4
 
 from redrive import payload as payloads
-from redrive.inbox.body import unpacked
+from redrive.inbox.body import TooLarge, claimed_size, unpacked
 from redrive.inbox.inbox import Inbox
 from redrive.inbox.keeping import kept
 from redrive.inbox.providers import Handshake
@@ -43,6 +43,11 @@ class Examined:
     secret: int = 0
     handshake: Handshake | None = None
 
+    @property
+    def size(self) -> int:
+        """Bytes, or nearly, that it takes to record it."""
+        return len(self.raw) + len(self.payload or "")
+
     def without_payload(self) -> Examined:
         """As it is recorded where its payload cannot be."""
         return replace(self, payload=None)
@@ -63,11 +68,13 @@ def examine(
     now: float,
 ) -> Examined:
     """Raises `SignatureError`, and `TooLarge` when what `raw` unpacks to is beyond the inbox's limit."""
-    # Before the signature: a bomb is too large, whoever packed it.
+    if (claimed := claimed_size(raw, encoding)) > inbox.limit:
+        raise TooLarge(claimed)
+    verified = secrets.verify(headers, raw, url, now)
+    # Not before the signature: it is work that anybody could ask for.
     body = unpacked(raw, encoding, limit=inbox.limit)
     if body is None:
         body = raw
-    verified = secrets.verify(headers, raw, url, now)
     text, payload = _parsed(body)
     provider = inbox.provider
     identity = provider.identify(headers, payload, body, signed_id=verified.id)

@@ -8,7 +8,8 @@
 
 Guarantees  2xx only after event and job are committed; signed means recorded: what jsonb cannot hold is kept
             raw, in the same request; a request that is refused touches no database;
-            an answer within two seconds of the body's end, whatever the network does;
+            an answer within two seconds of the body's end, whatever the network does; a body of megabytes is
+            given a second more for every four;
             never a 5xx because of what the sender sent.
 Not given   that a 503 has not recorded it: the call goes on, and the sender's repeat is found to be one.
 """
@@ -28,7 +29,7 @@ from redrive.inbox import body as bodies
 from redrive.inbox.body import Budget, ReceiveMessage, Share
 from redrive.inbox.examine import Examined, examine
 from redrive.inbox.inbox import Inbox
-from redrive.inbox.recorder import Recorder
+from redrive.inbox.recorder import Recorder, allowance
 from redrive.inbox.refusals import Refusals
 from redrive.inbox.secrets import resolve
 from redrive.store.database import Database
@@ -90,6 +91,8 @@ class Receiver:
         self._database = database
         self._clock = clock
         self._budget = Budget(budget)
+        # A part of its own: large bodies that never end must not keep small ones out.
+        self._reserved = Budget(budget // 4)
         self._read_within = read_within
         self._secrets = {
             source: resolve(source, inbox.provider.name, inbox.secret, inbox.config)
@@ -107,11 +110,14 @@ class Receiver:
         inbox = self._inboxes.get(source)
         if inbox is None:
             return UNKNOWN
-        share = Share(self._budget)
+        share = Share(self._reserved if bodies.is_small(headers) else self._budget)
         try:
             return await self._received(inbox, headers, stream, url, share)
         except bodies.Gone:
             return None
+        except asyncio.CancelledError:
+            # The server is at its end, and waits for this body no longer.
+            return LATER
         except bodies.TooLarge as error:
             detail = f"{error.size:,} bytes or more; this inbox takes {inbox.limit:,}"
             self.refusals.note(source, "too_large", detail, headers, b"", error.size)
@@ -124,8 +130,7 @@ class Receiver:
             self._tell(
                 "no_room",
                 logging.WARNING,
-                "more than %d bytes are being received at once; 503",
-                self._budget.most,
+                "there is no room for another body; 503",
             )
             return LATER
         except Exception:
@@ -160,6 +165,8 @@ class Receiver:
         except SignatureError as error:
             self.refusals.note(inbox.source, error.reason, str(error), headers, raw, len(raw))
             return Answer(401, error.reason.encode() + b"\n")
+        # Read or unpacked, it is held a second time until it is recorded.
+        share.take(len(found.payload or ""))
         if found.handshake is not None:
             return Answer(200, found.handshake.body, found.handshake.content_type.encode())
         if found.secret:
@@ -191,12 +198,13 @@ class Receiver:
 
     async def _recorded(self, inbox: Inbox, found: Examined, share: Share) -> Answer:
         call = self._recorder.record(inbox, found)
-        done, _ = await asyncio.wait({call}, timeout=_ANSWER_WITHIN)
+        within = _ANSWER_WITHIN + allowance(found)
+        done, _ = await asyncio.wait({call}, timeout=within)
         if not done:
             # It goes on: cut off, a slow database would never get any event recorded. Its bytes still count.
             kept = share.handed_on()
             call.add_done_callback(lambda ended: self._late(ended, kept))
-            self._tell("slow", logging.WARNING, "the database has not answered in %g s; 503", _ANSWER_WITHIN)
+            self._tell("slow", logging.WARNING, "the database has not answered in %.1f s; 503", within)
             return LATER
         try:
             answer = call.result()

@@ -5,7 +5,8 @@ the next one; what arrives alone waits for nobody.
 
 Guarantees  an event is answered for only after its commit; one that the database cannot hold as it is, or
             whose inbox has no queue, is recorded, or fails, alone: its neighbours do not notice;
-            a call that hangs holds up what is in it, and nothing else for longer than a moment.
+            a call that hangs holds up what is in it, and nothing else for longer than a moment;
+            large events stand in a line of their own, one call at a time: small ones pass them by.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
 
 import psycopg
 
@@ -33,6 +34,8 @@ _AT_ONCE = 2
 _MOMENT = 0.25
 _MOST_EVENTS = 64
 _MOST_BYTES = 1_000_000
+# Postgres makes jsonb of some 10 to 20 MB a second.
+_BYTES_A_SECOND = 8_000_000
 # Until it is called off, a call holds a connection that others could use once the network is back.
 _DEADLINE = 8.0
 
@@ -44,72 +47,37 @@ class _Waiting:
     answer: asyncio.Future[Received]
 
 
+def allowance(found: Examined) -> float:
+    """Seconds that recording it may take longer than a small event."""
+    return found.size / _BYTES_A_SECOND if found.size > _MOST_BYTES else 0.0
+
+
 class Recorder:
     """`database` is asked for with each call: it may be named late."""
 
     def __init__(self, database: Callable[[], Database]) -> None:
         self._database = database
-        self._waiting: deque[_Waiting] = deque()
-        self._quick = 0
-        self._about_to = False
-        self._calls: set[asyncio.Task[None]] = set()
+        self._small = _Line(self._record, at_once=_AT_ONCE, moment=_MOMENT)
+        self._large = _Line(self._record, at_once=1, moment=None)
 
     def record(self, inbox: Inbox, found: Examined) -> asyncio.Future[Received]:
         """What became of it, once it is committed; else what `Database.run` raises."""
         entry = _Waiting(inbox, found, asyncio.get_running_loop().create_future())
-        self._waiting.append(entry)
-        self._begin()
+        (self._large if found.size > _MOST_BYTES else self._small).add(entry)
         return entry.answer
 
     async def close(self, within: float) -> None:
         """Let what is under way or waits end, in `within` seconds at most."""
         until = asyncio.get_running_loop().time() + within
-        while self._calls and (left := until - asyncio.get_running_loop().time()) > 0:
-            await asyncio.wait(self._calls, timeout=left)
-
-    def _begin(self) -> None:
-        """A call more, unless one is about to take all there is, or enough are under way."""
-        if self._waiting and not self._about_to and self._quick < _AT_ONCE:
-            self._about_to = True
-            self._quick += 1
-            call = asyncio.create_task(self._call(), name="redrive-receive")
-            self._calls.add(call)
-            call.add_done_callback(self._calls.discard)
-
-    async def _call(self) -> None:
-        quick = True
-
-        def over() -> None:
-            nonlocal quick
-            if quick:
-                quick = False
-                self._quick -= 1
-                self._begin()
-
-        self._about_to = False
-        batch = self._batch()
-        self._begin()
-        timer = asyncio.get_running_loop().call_later(_MOMENT, over)
-        try:
-            await self._record(batch)
-        finally:
-            timer.cancel()
-            over()
-
-    def _batch(self) -> list[_Waiting]:
-        """What waits, in its order: so many events, or so many bytes, but one at least."""
-        batch: list[_Waiting] = []
-        size = 0
-        while self._waiting and len(batch) < _MOST_EVENTS:
-            size += len(self._waiting[0].found.raw)
-            if batch and size > _MOST_BYTES:
-                break
-            batch.append(self._waiting.popleft())
-        return batch
+        while calls := self._small.calls | self._large.calls:
+            left = until - asyncio.get_running_loop().time()
+            if left <= 0:
+                return
+            await asyncio.wait(calls, timeout=left)
 
     async def _record(self, batch: list[_Waiting]) -> None:
         try:
-            answers = await self._run([_arrival(each.inbox, each.found) for each in batch])
+            answers = await self._run(batch)
         except Unavailable as error:
             _fail(batch, error)
         except Exception as error:
@@ -130,7 +98,7 @@ class Recorder:
                 break
             log.debug("inbox %s: not held so: %s", entry.inbox.source, error)
             try:
-                [answer] = await self._run([_arrival(entry.inbox, form)])
+                [answer] = await self._run([replace(entry, found=form)])
             except Exception as again:
                 error = again
             else:
@@ -139,12 +107,77 @@ class Recorder:
                 return
         _fail([entry], error)
 
-    async def _run(self, arrivals: list[Arrival]) -> list[Received]:
-        database = self._database()
+    async def _run(self, batch: Sequence[_Waiting]) -> list[Received]:
+        arrivals = [_arrival(each.inbox, each.found) for each in batch]
+        deadline = _DEADLINE + max(allowance(each.found) for each in batch)
         if len(arrivals) > 1:
-            return await database.run(events.receive_many(arrivals), deadline=_DEADLINE)
+            return await self._database().run(events.receive_many(arrivals), deadline=deadline)
         # With nothing to unfold: half of what it costs with a small body, a third with one of 20 MB.
-        return [await database.run(events.receive(**arrivals[0]._asdict()), deadline=_DEADLINE)]
+        return [await self._database().run(events.receive(**arrivals[0]._asdict()), deadline=deadline)]
+
+
+class _Line:
+    """Events that wait, and calls of `record` that take them, at most `at_once` and as many as fit into one.
+
+    A call that takes longer than `moment` seconds does not count any more: another may begin.
+    """
+
+    def __init__(
+        self, record: Callable[[list[_Waiting]], Awaitable[None]], *, at_once: int, moment: float | None
+    ) -> None:
+        self._record = record
+        self._at_once = at_once
+        self._moment = moment
+        self._waiting: deque[_Waiting] = deque()
+        self._counted = 0
+        self._about_to = False
+        self.calls: set[asyncio.Task[None]] = set()
+
+    def add(self, entry: _Waiting) -> None:
+        self._waiting.append(entry)
+        self._begin()
+
+    def _begin(self) -> None:
+        """A call more, unless one is about to take all there is, or enough are under way."""
+        if self._waiting and not self._about_to and self._counted < self._at_once:
+            self._about_to = True
+            self._counted += 1
+            call = asyncio.create_task(self._call(), name="redrive-receive")
+            self.calls.add(call)
+            call.add_done_callback(self.calls.discard)
+
+    async def _call(self) -> None:
+        counted = True
+
+        def over() -> None:
+            nonlocal counted
+            if counted:
+                counted = False
+                self._counted -= 1
+                self._begin()
+
+        self._about_to = False
+        batch = self._batch()
+        self._begin()
+        loop = asyncio.get_running_loop()
+        timer = None if self._moment is None else loop.call_later(self._moment, over)
+        try:
+            await self._record(batch)
+        finally:
+            if timer is not None:
+                timer.cancel()
+            over()
+
+    def _batch(self) -> list[_Waiting]:
+        """What waits, in its order: so many events, or so many bytes, but one at least."""
+        batch: list[_Waiting] = []
+        size = 0
+        while self._waiting and len(batch) < _MOST_EVENTS:
+            size += self._waiting[0].found.size
+            if batch and size > _MOST_BYTES:
+                break
+            batch.append(self._waiting.popleft())
+        return batch
 
 
 def _fail(batch: list[_Waiting], error: Exception) -> None:
