@@ -37,6 +37,11 @@ for name in PROVIDERS:
     @app.on(name, "*")
     async def handle(event: Event) -> None: ...
 
+odd = {"signature_header": "X-Sign", "event_id": "/meta/id", "type": "/event~1name/0", "resource": "X-About"}
+app.inbox("acme", provider="generic", queue="hooks", secret="s", config=odd)
+app.inbox("plain", provider="generic", queue="hooks", secret="s", config={"signature_header": "X-Sign"})
+headed = {"signature_header": "X-Sign", "event_id": "X-Id", "type": "X-Type"}
+app.inbox("headed", provider="generic", queue="hooks", secret="s", config=headed)
 app.inbox("sms", provider="twilio", queue="hooks", secret="token", url="https://shop.example/in/sms?shop=7")
 """
 SECRET = "c2VjcmV0IG9mIDI0IGJ5dGVzLi4uLg=="
@@ -153,6 +158,43 @@ def test_id_and_type_go_where_the_provider_has_them(folder: Path, database_url: 
         for arguments in (["zoom", "--id", "x"], ["stripe", "--file", "array.json", "--id", "x"]):
             ran = send(where, *arguments)
             assert ran.code == 2 and "--id has no place of its own in this event" in ran.err
+
+
+def test_a_generic_sample_has_id_and_type_where_its_inbox_looks_for_them(
+    folder: Path, database_url: str
+) -> None:
+    with receiving(folder, database_url) as where:
+        for name in ("acme", "headed"):
+            first, second = send(where, name), send(where, name)
+            assert (first.code, first.json["answer"], first.json["type"]) == (0, "ok\n", "test"), first
+            assert first.json["event_id"] != second.json["event_id"]
+            assert not first.json["event_id"].startswith("sha256:")
+            ran = send(where, name, "--id", "given", "--type", "paid")
+            assert (ran.json["event_id"], ran.json["type"], ran.json["answer"]) == ("given", "paid", "ok\n")
+        assert [send(where, "plain").json["answer"] for _ in "12"] == ["ok\n", "ok\n"]
+
+
+def test_a_conflict_exits_1_since_no_job_was_sent(folder: Path, database_url: str) -> None:
+    (folder / "a.json").write_text('{"id": "evt_1", "type": "a", "n": 1}')
+    (folder / "b.json").write_text('{"id": "evt_1", "type": "a", "n": 2}')
+    with receiving(folder, database_url) as where:
+        assert send(where, "stripe", "--file", "a.json").code == 0
+        assert send(where, "stripe", "--file", "a.json").code == 0
+        ran = send(where, "stripe", "--file", "b.json")
+        assert (ran.code, ran.json["status"], ran.json["answer"]) == (1, 200, "conflict\n")
+        assert "with another body, so no job was sent; see redrive inbox quarantine stripe" in ran.err
+
+
+def test_a_handshake_is_called_one(folder: Path, database_url: str) -> None:
+    (folder / "hello.json").write_text('{"type": "url_verification", "challenge": "3eZbrw"}')
+    with receiving(folder, database_url) as where:
+        ping = ("inbox", "send-test", "github", "--app", "sixteen_inboxes:app", "--type", "ping")
+        told = fine(*ping, "--url", f"{where}/webhooks/github")
+        assert told.out.startswith("a handshake of type ping, ") and "nothing is recorded of it" in told.out
+        assert send(where, "github", "--type", "ping").json["handshake"] is True
+        assert send(where, "slack", "--file", "hello.json").json["handshake"] is True
+        assert send(where, "github").json["handshake"] is False
+        assert len(fine("inbox", "list", "--json").json) == 1
 
 
 def test_a_refusal_exits_1_and_nobody_there_exits_3(

@@ -23,6 +23,10 @@ SAME_FOLDER = settings(suppress_health_check=[HealthCheck.function_scoped_fixtur
     [
         (b"A: 1\nB:2\n", [(b"A", b"1"), (b"B", b"2")]),
         (b"POST /x HTTP/1.1\r\nA: b: c \r\n\r\n", [(b"A", b"b: c")]),
+        (b"POST /x?at=10:30 HTTP/2\nA: 1\n", [(b"A", b"1")]),
+        (b"HTTP/1.1 200 OK\r\nA: 1\r\n", [(b"A", b"1")]),
+        (b"\nHTTP/2 200\nA: 1\n", [(b"A", b"1")]),
+        (b"X-Note: speaks HTTP/1.1\nA: 1\n", [(b"X-Note", b"speaks HTTP/1.1"), (b"A", b"1")]),
         (b"A: 1\nA: 2\n", [(b"A", b"1"), (b"A", b"2")]),
         (b"A:\n", [(b"A", b"")]),
         (b"A: \xff\n", [(b"A", b"\xff")]),

@@ -7,6 +7,7 @@ Guarantees  nothing is trimmed, decoded or joined but what HTTP itself does not 
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any, cast
 
@@ -14,6 +15,8 @@ from redrive.errors import InvalidArgument
 
 Lines = list[tuple[bytes, bytes]]
 
+# POST /webhooks/github HTTP/1.1, or HTTP/1.1 200 OK.
+_START_LINE = re.compile(rb"[A-Za-z]+ \S+ HTTP/[0-9.]+|HTTP/[0-9.]+ [0-9]{3}( .*)?")
 _RULE = 'lines such as "Name: value", or a JSON object of names and values'
 
 
@@ -28,7 +31,7 @@ def body_from(name: str) -> bytes:
 def headers_from(name: str) -> Lines:
     """Header lines of a file: ``Name: value`` a line, or a JSON object of texts or lists of texts.
 
-    The request line that tools print before the headers is left out. Raises `InvalidArgument`.
+    The request or status line that tools print before the headers is left out. Raises `InvalidArgument`.
     """
     data = body_from(name)
     return _from_json(data, name) if data.lstrip()[:1] == b"{" else _from_lines(data, name)
@@ -36,9 +39,11 @@ def headers_from(name: str) -> Lines:
 
 def _from_lines(data: bytes, name: str) -> Lines:
     found: Lines = []
+    begun = False
     for number, line in enumerate(data.split(b"\n"), 1):
         line = line.removesuffix(b"\r")
-        if not line.strip() or (number == 1 and b" HTTP/" in line):
+        first, begun = not begun, begun or bool(line.strip())
+        if not line.strip() or (first and _START_LINE.fullmatch(line.strip())):
             continue
         header, colon, value = line.partition(b":")
         if not colon or not header.strip():

@@ -110,5 +110,6 @@ SAMPLES: Mapping[str, Sample] = {
         {"type": "video.encoding.quality.completed", "videoId": _NEW, "encoding": "hls", "quality": "720p"}
     ),
     "bunny-stream": Sample({"VideoLibraryId": 1, "VideoGuid": _NEW, "Status": 3}),
-    "generic": Sample({"id": _NEW, "type": "test"}),
+    # Id and type go where the inbox's config looks for them.
+    "generic": Sample({"message": f"Try the inbox: {_NEW}"}, type="test"),
 }

@@ -14,10 +14,11 @@ from redrive.cli.inbox_requests import body_from
 from redrive.cli.inbox_samples import SAMPLES
 from redrive.cli.inbox_target import ProviderArgument, SecretEnvOption, Target
 from redrive.cli.options import AppOption, JsonOption
-from redrive.cli.output import answer, answer_json, one_line
+from redrive.cli.output import answer, answer_json, one_line, say
 from redrive.cli.redaction import redact
 from redrive.errors import InvalidArgument, Unavailable
 from redrive.inbox.places import Place
+from redrive.inbox.schemes import GENERIC
 from redrive.inbox.signing import sign, signed_url
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 # More than any provider waits.
 _TIMEOUT = 30.0
 _SHOWN = 500
+_CONFLICT = "conflict\n"
 
 
 def send_test(
@@ -60,10 +62,11 @@ def send_test(
 ) -> None:
     """Sign an event as its provider would, and post it.
 
-    Exit 1 when it is not accepted, 3 when nobody answers.
+    Exit 1 when it is not accepted, or is a conflict (its id is known, with another body: no job was sent), 3
+    when nobody answers.
 
-    The secret is the app's, where --app (or the settings) names one with an inbox called NAME; else that of
-    --secret-env; else that in <NAME>_WEBHOOK_SECRET. Of several, the first signs.
+    The secret is that of --secret-env; else the app's, where --app (or the settings) names one with an inbox
+    called NAME; else that in NAME_WEBHOOK_SECRET, such as STRIPE_WEBHOOK_SECRET. Of several, the first signs.
     """
     target = Target.of(name, app=app, secret_env=secret_env)
     body, kind = _event(target, file, type, id)
@@ -80,15 +83,26 @@ def send_test(
         config=target.config,
     )
     response = _post(signed_url(provider, where, body), headers, body)
-    identity = target.provider.identify(headers, _document(body), body)
+    document = _document(body)
+    identity = target.provider.identify(headers, document, body)
+    greeting = target.provider.handshake(headers, document, target.secrets) is not None
     shown = {"event_id": identity.event_id, "type": identity.type, "url": redact(where)}
     if as_json:
-        answer_json({**shown, "status": response.status_code, "answer": response.text[:_SHOWN]})
+        status, said = response.status_code, response.text[:_SHOWN]
+        answer_json({**shown, "handshake": greeting, "status": status, "answer": said})
     else:
-        what = f"event {identity.event_id} of type {identity.type}, {len(body):,} bytes"
-        answer(f"{what}, posted to {shown['url']}")
+        what = "a handshake" if greeting else f"event {identity.event_id}"
+        answer(f"{what} of type {identity.type}, {len(body):,} bytes, posted to {shown['url']}")
         said = one_line(response.text, _SHOWN)
         answer(f"{response.status_code} {response.reason_phrase}" + (f": {said}" if said else ""))
+        if greeting and response.is_success:
+            answer("the sender only asks who is there: it is answered, and nothing is recorded of it")
+    if response.is_success and response.text == _CONFLICT:
+        say(
+            f"its id was received before with another body, so no job was sent; see redrive inbox quarantine "
+            f"{target.name}"
+        )
+        raise typer.Exit(1)
     if not response.is_success:
         raise typer.Exit(1)
 
@@ -99,6 +113,8 @@ def _event(target: Target, file: str | None, type: str | None, id: str | None) -
     if file is None:
         sample = SAMPLES[provider.name]
         body, kind = sample.body(uuid4().hex), type or sample.type
+        if provider.name == GENERIC:
+            type, id = kind, id or uuid4().hex
     else:
         body, kind = body_from(file), type
         if kind is None and provider.name == "github":
@@ -130,7 +146,7 @@ def _placed(body: bytes, place: Place, value: str, option: str) -> bytes:
         raise InvalidArgument(
             f"{option} has no place of its own in this event, or the event is no JSON object; change the file"
         )
-    *path, last = place[1:].split("/")
+    *path, last = (step.replace("~1", "/").replace("~0", "~") for step in place[1:].split("/"))
     inner = cast("dict[str, Any]", document)
     for step in path:
         deeper: Any = inner.setdefault(step, {})
