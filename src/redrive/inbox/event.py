@@ -29,7 +29,8 @@ class Event:
     received_at  when it was recorded first
     origin       webhook, or reconcile for one that a sweep made up
     generation   how often it was sent again: 0 for the first time
-    attempts     attempts that have failed in this generation
+    attempts     attempts of this generation that failed before this one: 0 in the first. (The record, in
+                 `redrive inbox list` and in SQL, counts the one that ends it, too.)
     """
 
     id: str | None

@@ -34,7 +34,8 @@ class Received(NamedTuple):
 class Recorded(NamedTuple):
     """An event as it was recorded. `payload` is JSON text, None where jsonb cannot hold the body.
 
-    `raw` is the body as it was received. `attempts` and `last_error` are those of message `msg_id`;
+    `raw` is the body as it was received. `attempts` and `last_error` are those of message `msg_id`: while it
+    is received those that failed, afterwards all, the one that ended it too;
     `generation`: how often the event was sent again. `origin`: webhook or reconcile.
     """
 
