@@ -127,7 +127,8 @@ def choose_database(settings: Settings, *, embedded: bool = False) -> DatabaseCh
         return DatabaseChoice(None, directory, f"./{EMBEDDED_DIRECTORY}, left by redrive dev")
     raise ConfigError(
         f"no database is named; set {_PREFIX}DATABASE_URL (or DATABASE_URL) to postgresql://user:password@host/name,"
-        f" or to the word {EMBEDDED} for a Postgres of redrive's own in ./{EMBEDDED_DIRECTORY}"
+        f" or to the word {EMBEDDED} for a Postgres of redrive's own in ./{EMBEDDED_DIRECTORY};"
+        " `redrive dev` starts one there by itself"
     )
 
 

@@ -141,7 +141,9 @@ class TestWhichDatabase:
         assert choose_database(load_settings(), embedded=True).url == "postgresql://shared/d"
 
     def test_without_any_nothing_is_guessed(self) -> None:
-        with pytest.raises(ConfigError, match="no database is named; set REDRIVE_DATABASE_URL"):
+        with pytest.raises(
+            ConfigError, match=r"no database is named; set REDRIVE_DATABASE_URL.*`redrive dev`"
+        ):
             choose_database(load_settings())
 
     @pytest.mark.parametrize("value", ["", "postgresql://u:hunter2@h/d\n"])
