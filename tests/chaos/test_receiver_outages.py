@@ -193,6 +193,15 @@ class Receiver:
         self._life.wait_for("receiving github")
         self.lives += 1
 
+    def end(self, number: int) -> int:
+        assert self._life is not None
+        return self._life.end(number)
+
+    @property
+    def said(self) -> str:
+        assert self._life is not None
+        return self._life.said
+
     def kill(self) -> None:
         if self._life is not None:
             self._life.process.send_signal(signal.SIGKILL)
@@ -281,3 +290,36 @@ def test_a_receiver_that_is_killed_again_and_again_loses_nothing_and_makes_nothi
     assert count(db, "q_hooks") == count(db, "q_hooks_dlq") == 0
     effects = db.execute("select name, event from effect").fetchall()
     assert sorted(row.name for row in effects) == sorted(ids)
+
+
+@pytest.mark.usefixtures("hooks")
+async def test_a_signal_while_the_network_swallows_everything_ends_it_within_ten_seconds(
+    tcp_url: str, db: Db
+) -> None:
+    def unfinished(port: int) -> socket.socket:
+        line = socket.create_connection(("127.0.0.1", port), 15)
+        line.sendall(b"POST /webhooks/github HTTP/1.1\r\nHost: here\r\nContent-Length: 9\r\n\r\n{")
+        return line
+
+    async with Proxy(tcp_url) as proxy, httpx.AsyncClient(timeout=10) as client:
+        receiver = Receiver(proxy.url)
+        await asyncio.to_thread(receiver.start)
+        try:
+            sender = Sender(receiver.url, ["before"])
+            await sender.run()
+            proxy.swallow = True
+            body = b'{"id": "meanwhile"}'
+            signed = sign("github", secret=SECRET, body=body, event_id="meanwhile", type="push")
+            assert (await client.post(receiver.url, content=body, headers=signed)).status_code == 503
+            assert (await client.post(receiver.url, content=body)).status_code == 401
+            line = await asyncio.to_thread(unfinished, receiver.port)
+            began = time.monotonic()
+            code = await asyncio.to_thread(receiver.end, signal.SIGTERM)
+            assert code == 0 and time.monotonic() - began < 10
+            with line, line.makefile("rb") as answers:
+                head = await asyncio.to_thread(answers.read)
+            assert head.startswith(b"HTTP/1.1 503 ") and b"retry-after: 5" in head.lower()
+            assert "Traceback" not in receiver.said
+        finally:
+            receiver.kill()
+    assert count(db, "q_hooks") == 1

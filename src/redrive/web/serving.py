@@ -11,6 +11,7 @@ import logging
 import os
 import signal
 import socket
+import threading
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
@@ -23,7 +24,9 @@ from redrive.web.protocol import Protocol
 
 log = logging.getLogger("redrive.serve")
 
-DRAIN = 10
+DRAIN = 6
+# What a silent database may hold up beyond that: containers are killed after ten seconds.
+_LEAVING = 3
 _BACKLOG = 2048
 
 
@@ -54,6 +57,9 @@ class _Server(uvicorn.Server):
             os._exit(128 + number)
         log.info("draining", extra={"event": "serve_draining"})
         self.should_exit = True
+        timer = threading.Timer(DRAIN + _LEAVING, os._exit, [0])
+        timer.daemon = True
+        timer.start()
 
 
 def listen(host: str, port: int) -> socket.socket:
