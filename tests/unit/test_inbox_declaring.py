@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
 
 from redrive import Backoff, ConfigError, Event, Redrive
+from redrive.inbox.source import Signal
 from redrive.policy import QueuePolicy
 
 GITHUB: dict[str, Any] = {"provider": "github", "queue": "hooks", "secret": "x"}
@@ -18,6 +19,14 @@ class Api:
 
     def __init__(self, **policy: Any) -> None:
         self.policy: Mapping[str, Any] = policy
+
+    def resources(self, event: Signal) -> Sequence[str]:
+        return []
+
+    def schema(self, source: str) -> str:
+        return ""
+
+    async def close(self) -> None: ...
 
 
 def declare(app: Redrive, source: Any = "github", **given: Any) -> None:
@@ -63,11 +72,40 @@ class TestAnInbox:
             ({"provider": "generic"}, "signature_header"),
             ({"max_attempts": 0}, "max_attempts is 0"),
             ({"colour": "red"}, "no policy 'colour'"),
+            ({"provider": []}, "no provider []"),
+            ({"limit": 256_000_001}, "limit is 256,000,001 bytes; it must be at most 256,000,000"),
+            ({"tolerance": "5", "provider": "stripe"}, "tolerance must be a number of seconds"),
+            ({"config": "x"}, "config must be a dict of settings and their values, not str"),
+            ({"config": 5}, "config must be a dict"),
+            ({"api": object()}, "api has no resources, schema, close, of type object"),
+            ({"api": Api}, "api is the class Api; make an object of it: Api(...)"),
+            ({"url": "https://shop.example/x"}, "github does not sign where it posts to; remove it"),
         ],
     )
     def test_says_what_is_wrong_and_of_which_inbox(self, given: dict[str, Any], what: str) -> None:
         said = refused(Redrive(), **given)
         assert what in said and "github" in said
+
+    @pytest.mark.parametrize(
+        "url",
+        [
+            *(5, b"https://shop.example", "", "shop.example/x", "/x", "https://", "https:///x", "http://[/x"),
+            *("ftp://shop.example/x", "http://a:99999/x", "http://a b/x", "https://a/x\n", "https://a/x#y"),
+        ],
+    )
+    def test_of_twilio_has_the_url_that_twilio_posts_to(self, url: Any) -> None:
+        said = refused(Redrive(), "sms", provider="twilio", url=url)
+        assert f"inbox sms: url {url!r} is not http(s):// with a host" in said
+
+    def test_does_not_show_the_password_of_a_url(self) -> None:
+        assert "hunter2" not in refused(Redrive(), provider="twilio", url="ftp://me:hunter2@shop.example/x")
+
+    def test_keeps_its_url_whatever_host_a_request_names(self) -> None:
+        app = Redrive()
+        declare(app, "sms", provider="twilio", url="https://me:pass@shop.example:8443/x")
+        public = app.inboxes["sms"].public
+        assert public("http://[/webhooks/sms") == "https://me:pass@shop.example:8443/x"
+        assert public("http://[/webhooks/sms?a=1&b") == "https://me:pass@shop.example:8443/x?a=1&b"
 
     def test_is_declared_once(self) -> None:
         app = Redrive()
@@ -136,6 +174,31 @@ class TestHandlers:
         async def otherwise(event: Event) -> None: ...
 
         assert app.jobs["hooks"] is job
+
+    @pytest.mark.parametrize("what", [5, None, "push", object(), Api, {}])
+    def test_are_functions(self, what: Any) -> None:
+        app = Redrive()
+        declare(app)
+        with pytest.raises(ConfigError, match="is no function; a handler is a"):
+            app.on("github", "push")(what)
+        with pytest.raises(ConfigError, match="is no function; a handler is a"):
+            app.job("mail")(what)
+
+    def test_are_not_taken_where_nobody_would_await_them(self) -> None:
+        class Pushed:
+            async def __call__(self, event: Event) -> None: ...
+
+        app = Redrive()
+        declare(app)
+        with pytest.raises(ConfigError, match="Pushed is an object whose call is async"):
+            app.on("github", "push")(Pushed())
+
+    @pytest.mark.parametrize("source", [None, 5, [], ""])
+    def test_name_their_source_as_text(self, source: Any) -> None:
+        def pushed(event: Event) -> None: ...
+
+        with pytest.raises(ConfigError, match=r"pushed .*the source must be text"):
+            Redrive().on(source, "push")(pushed)
 
 
 class TestAnEvent:

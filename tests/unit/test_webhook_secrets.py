@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -139,7 +139,10 @@ def test_the_date_of_one_is_a_datetime_with_a_time_zone(until: Any) -> None:
         Secret("a", until=until)
 
 
-@pytest.mark.parametrize("wrong", [Secret, lambda: Secret("a", env="B")])
+@pytest.mark.parametrize(
+    "wrong",
+    [Secret, lambda: Secret("a", env="B"), lambda: Secret(env=""), lambda: Secret(env=cast("Any", 5))],
+)
 def test_a_secret_that_says_too_little_or_too_much_is_refused(wrong: Callable[[], Secret]) -> None:
     with pytest.raises(ConfigError):
         wrong()

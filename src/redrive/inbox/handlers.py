@@ -69,10 +69,11 @@ class Handlers:
 
     def add(self, source: str, pattern: str, function: Callable[..., Any]) -> None:
         """Raises `ConfigError` for a pattern that has a handler already, naming both functions."""
-        if not isinstance(cast("object", pattern), str) or not pattern:
-            raise ConfigError(
-                f"{place_of(function)}: the pattern must be text such as 'invoice.*', not {pattern!r}"
-            )
+        for name, value, such in (("source", source, "stripe"), ("pattern", pattern, "invoice.*")):
+            if not isinstance(cast("object", value), str) or not value:
+                raise ConfigError(
+                    f"{place_of(function)}: the {name} must be text such as {such!r}, not {value!r}"
+                )
         known = self._by_source.setdefault(source, [])
         handler = Handler.of(pattern, function)
         for other in known:

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 # GitHub sends up to that much.
 LIMIT = 25 * 1024 * 1024
+# What a receiver takes of all bodies at once, and jsonb of one, is a little more.
+MOST = 256_000_000
+_API = ("resources", "schema", "close")
 # Part of a URL, and of a variable's name.
 _SOURCE = re.compile(r"[a-z][a-z0-9_-]{0,62}")
 
@@ -60,17 +63,28 @@ class Inbox:
                 f"inbox {source!r} is refused; a source is a lower-case letter, then lower-case letters, "
                 "digits, _ or -, at most 63 characters: it is part of a URL"
             )
-        if provider not in PROVIDERS:
+        if not isinstance(cast("object", provider), str) or provider not in PROVIDERS:
             there_are = ", ".join(sorted(PROVIDERS))
             raise ConfigError(f"inbox {source}: there is no provider {provider!r}; there are: {there_are}")
-        told = dict(config or {})
         try:
+            told = _settings(config)
             if tolerance is not None:
                 told["tolerance"] = check_seconds(tolerance, "tolerance")
-            known = provider_of(provider, told)
-            return cls(
-                source, known, check_sendable(queue), secret, check_count(limit, "limit"), url, told, api
+            made = cls(
+                source,
+                provider_of(provider, told),
+                check_sendable(queue),
+                secret,
+                _limit(limit),
+                url,
+                told,
+                api,
             )
+            if url is not None:
+                _check_url(url, made)
+            if api is not None:
+                _check_api(api)
+            return made
         except (ConfigError, InvalidArgument) as error:
             raise ConfigError(f"inbox {source}: {error}") from error
 
@@ -83,7 +97,8 @@ class Inbox:
         """The URL that was signed, for one as this server sees it: the configured one, with this query."""
         if self.url is None:
             return seen
-        query = urlsplit(seen).query
+        # Not parsed: what stands before the ? is the Host header, in which anything may stand.
+        query = seen.partition("?")[2]
         return urlunsplit(urlsplit(self.url)._replace(query=query)) if query else self.url
 
     @property
@@ -105,4 +120,55 @@ class Inbox:
             resource=found.resource,
             payload=payload,
             raw=raw,
+        )
+
+
+def _settings(config: object) -> dict[str, Any]:
+    if config is None:
+        return {}
+    if not isinstance(config, Mapping):
+        raise ConfigError(f"config must be a dict of settings and their values, not {type(config).__name__}")
+    return dict(cast("Mapping[str, Any]", config))
+
+
+def _limit(value: object) -> int:
+    limit = check_count(value, "limit")
+    if limit > MOST:
+        raise ConfigError(f"limit is {limit:,} bytes; it must be at most {MOST:,}: no more can be recorded")
+    return limit
+
+
+def _check_url(url: object, inbox: Inbox) -> None:
+    if not inbox.signs_url:
+        raise ConfigError(f"url is set, but {inbox.provider.name} does not sign where it posts to; remove it")
+    if not isinstance(url, str) or not _is_public(url):
+        # Twilio takes a password in the URL.
+        shown = "" if isinstance(url, str) and "@" in url else f" {url!r}"
+        raise ConfigError(
+            f"url{shown} is not http(s):// with a host, without spaces and #; give the one that was given to "
+            f"{inbox.provider.name}, such as https://shop.example/webhooks/{inbox.source}"
+        )
+
+
+def _is_public(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        host = parts.hostname
+        _ = parts.port  # raises where it is none
+    except ValueError:
+        return False
+    whole = parts.scheme in ("http", "https") and bool(host)
+    return whole and url.isprintable() and not set(" #") & set(url)
+
+
+def _check_api(api: object) -> None:
+    lacks = [name for name in _API if not callable(getattr(api, name, None))]
+    if isinstance(api, type):
+        raise ConfigError(
+            f"api is the class {api.__qualname__}; make an object of it: {api.__qualname__}(...)"
+        )
+    if lacks or not isinstance(getattr(api, "policy", None), Mapping):
+        raise ConfigError(
+            f"api has no {', '.join(lacks) or 'policy (a dict)'}, of type {type(api).__qualname__}; give "
+            "what redrive.inbox.source.Source describes, such as FastPix()"
         )

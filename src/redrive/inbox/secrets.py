@@ -35,6 +35,9 @@ class Secret:
     def __post_init__(self) -> None:
         if (self.value is None) == (self.env is None):
             raise ConfigError("Secret takes either its value or env, the name of an environment variable")
+        env = cast("object", self.env)
+        if env is not None and (not isinstance(env, str) or not env):
+            raise ConfigError("env must be the name of an environment variable, as text")
         until = cast("object", self.until)
         if until is not None and (not isinstance(until, datetime) or until.utcoffset() is None):
             raise ConfigError(

@@ -151,9 +151,15 @@ def parameters_of(
     handler: Callable[..., Any], rule: str = _RULE
 ) -> tuple[inspect.Parameter | None, inspect.Parameter | None]:
     """The parameters for the payload and for the job. Raises `ConfigError` with the `rule`."""
+    if not callable(handler) or inspect.isclass(handler):
+        raise ConfigError(f"{handler!r:.80} is no function; a handler is a `def` or an `async def`")
     name = place_of(handler)
+    if not _is_awaited(handler):
+        raise ConfigError(f"{name} is an object whose call is async; wrap it in an `async def`")
     try:
         signature = inspect.signature(handler, eval_str=True)
+    except (ValueError, TypeError) as error:
+        raise ConfigError(f"{name} has no signature to be read ({error}); wrap it in a function") from error
     except NameError as error:
         raise ConfigError(
             f"{name}: the type {error.name!r} in its signature cannot be found; define it at module level"
@@ -171,6 +177,12 @@ def parameters_of(
     if job is not None and SyncJob in _alternatives(job) and inspect.iscoroutinefunction(handler):
         raise ConfigError(f"{name}: an `async def` handler is given a Job, not a SyncJob; annotate it so")
     return (rest[0] if rest else None), job
+
+
+def _is_awaited(handler: Callable[..., Any]) -> bool:
+    """False where nobody would await it: it would end as done without having run."""
+    call = getattr(handler, "__call__", None)  # noqa: B004 - what it is, not whether
+    return inspect.iscoroutinefunction(handler) or not inspect.iscoroutinefunction(call)
 
 
 def _is_job(parameter: inspect.Parameter) -> bool:
@@ -208,7 +220,8 @@ def _type_name(annotation: Any) -> str:
 
 def place_of(handler: Callable[..., Any]) -> str:
     """A function's module and name, and where it stands."""
-    inner = inspect.unwrap(handler)
-    name = f"{inner.__module__}.{getattr(inner, '__qualname__', type(inner).__qualname__)}"
+    inner = inspect.unwrap(handler) if callable(handler) else handler
+    module = getattr(inner, "__module__", type(inner).__module__)
+    name = f"{module}.{getattr(inner, '__qualname__', type(inner).__qualname__)}"
     code = getattr(inner, "__code__", None)
     return f"{name} (line {code.co_firstlineno})" if code else name
