@@ -88,6 +88,17 @@ def test_an_api_that_fails_ends_it_with_1_after_what_was_found(
     ran = run("inbox", "reconcile", "fastpix", "--json")
     assert ran.code == 1 and ran.json["kinds"]["media"]["sent"] == 1
     assert "stopped before the end: FastPix answered GET live/streams with 500" in ran.err
+    assert "tried again" not in ran.err
+
+
+def test_an_api_that_never_answered_leaves_no_empty_table(
+    api: FastPixApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("redrive.inbox.source._AFTER_FAILURES", (0.01,))
+    api.fail("on-demand", 500, times=99)
+    ran = run("inbox", "reconcile", "fastpix")
+    assert (ran.code, ran.out) == (1, "0 events sent\n")
+    assert "stopped before the end: FastPix answered GET on-demand with 500" in ran.err
 
 
 @pytest.mark.parametrize(

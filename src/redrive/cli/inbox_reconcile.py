@@ -112,7 +112,9 @@ def _inbox(app: Redrive, source: str) -> Inbox:
 
 def _show(report: dict[str, Tally], *, dry_run: bool) -> None:
     rows = [(kind, *(getattr(tally, name) for name in _COLUMNS)) for kind, tally in report.items()]
-    print_table(("kind", *_COLUMNS), rows, numbers=_COLUMNS, keep=("kind",))
+    # Where the first page was not read already, there is nothing to tell of.
+    if report:
+        print_table(("kind", *_COLUMNS), rows, numbers=_COLUMNS, keep=("kind",))
     if dry_run:
         found = sum(tally.missing + tally.changed + tally.gone for tally in report.values())
         answer(f"{count(found, 'event')} would be sent; nothing was changed")

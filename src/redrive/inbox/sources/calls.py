@@ -90,11 +90,13 @@ class Calls:
                 response = await self._answer(method, path, params, headers)
         except TimeoutError:
             raise ApiError(
-                f"{self._name} did not answer {what} within {self._timeout:g} s; it is tried again"
+                f"{self._name} did not answer {what} within {self._timeout:g} s; another try may succeed"
             ) from None
         except httpx.HTTPError as error:
             said = str(error) or type(error).__name__
-            raise ApiError(f"{self._name} is out of reach for {what}: {said}; it is tried again") from error
+            raise ApiError(
+                f"{self._name} is out of reach for {what}: {said}; another try may succeed"
+            ) from error
         return self._judged(response, what, nothing)
 
     async def json(self, path: str, params: Mapping[str, str | int] | None = None) -> Any:
@@ -117,7 +119,7 @@ class Calls:
     def unexpected(self, path: str, problem: str) -> ApiError:
         """An answer that is not of the documented shape."""
         return ApiError(
-            f"{self._name} answered GET {path} with something unexpected: {problem}; it is tried again"
+            f"{self._name} answered GET {path} with something unexpected: {problem}; another try may succeed"
         )
 
     async def close(self) -> None:
@@ -141,7 +143,7 @@ class Calls:
             if response.is_success and encoding.lower() != "identity":
                 raise ApiError(
                     f"{self._name} answered {method} {path} with the encoding {encoding[:100]!r}, which "
-                    "nobody asked for; it is tried again"
+                    "nobody asked for; another try may succeed"
                 )
             size, chunks = 0, list[bytes]()
             async for chunk in response.aiter_raw():
@@ -149,7 +151,7 @@ class Calls:
                 if size > _MOST_BYTES:
                     raise ApiError(
                         f"{self._name} answered {method} {path} with more than {_MOST_BYTES:,} bytes; "
-                        "it is tried again"
+                        "another try may succeed"
                     )
                 chunks.append(chunk)
         kept = [(name, value) for name, value in raw if name.lower() in _KEPT]
@@ -168,8 +170,8 @@ class Calls:
             why = "the credentials are wrong or expired" if status == 401 else "they lack a permission"
             raise Reject(f"{answered}: {why}; check {self._check}")
         if status == 408 or status >= 500:
-            raise ApiError(f"{answered}; it is tried again")
-        raise Reject(f"{answered}, which another try does not change; check the base URL")
+            raise ApiError(f"{answered}; another try may succeed")
+        raise Reject(f"{answered}, which another try does not change; check {self._name}(base_url=...)")
 
     def _wait(self, response: httpx.Response) -> float | None:
         asked = retry_after(response)
