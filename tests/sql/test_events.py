@@ -211,8 +211,10 @@ class TestTheSameIdWithAnotherBody:
             ({"n": 1, "d": {"attempts": 1}}, {"n": 1, "d": {"attempts": 2}}, True),
             ([1, "attempts"], [1], True),
             ("attempts", "x", True),
-            (None, {"n": 1}, True),
-            ({"n": 1}, None, True),
+            ([1], {"n": 1}, True),
+            (None, {"n": 1}, False),
+            ({"n": 1}, None, False),
+            (None, None, False),
         ],
     )
     def test_is_none_where_only_what_the_provider_changes_differs(
@@ -228,6 +230,8 @@ class TestTheSameIdWithAnotherBody:
         assert receive(sql, {"n": 1}, raw=b'{"n":1}').conflict
         assert receive(sql, {"n": 1}, raw=b'{"n":1}', volatile=[]).conflict
         assert not receive(sql, {"n": 1}, raw=b'{"n":1}', volatile=["x"]).conflict
+        for volatile in (None, []):
+            assert receive(sql, None, raw=b'{"n":"\\u0000"}', volatile=volatile).conflict
 
 
 @with_headers

@@ -150,10 +150,10 @@ class Redrive:
         queue      where their jobs go; several inboxes may share one, but not with a job
         secret     text, a `Secret` with an end, a function that answers either, or several of them, newest
                    first; None: the variable <SOURCE>_WEBHOOK_SECRET
-        limit      bytes a body may have, also unpacked; 25 MB
+        limit      bytes a body may have, also unpacked; 25 MB, at most 256,000,000
         tolerance  seconds a signature may be old, or ahead; None: what the provider's scheme says
         config     how a generic provider signs
-        url        where the sender posts to, for a scheme that signs that (twilio); None: as seen here
+        url        where the sender posts to, for twilio alone, which signs that; None: as seen here
         api        where the truth is: events that no handler takes are fetched from there again
 
         The queue's policy as of `job`. Secrets are looked up when the receiver starts. Raises `ConfigError`.

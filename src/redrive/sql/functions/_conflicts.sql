@@ -3,7 +3,11 @@ create function redrive._conflicts(p_earlier redrive.webhook_event, p_raw bytea,
 language sql immutable set search_path = ''
 as $$
     select p_earlier.raw <> p_raw
-       and case when jsonb_typeof(p_earlier.payload) = 'object' and jsonb_typeof(p_payload) = 'object' and cardinality(p_volatile) > 0
+       and case when coalesce(cardinality(p_volatile), 0) = 0 then true
+                -- jsonb could not hold one of them, such as for a \u0000: nobody can tell whether more differs than these fields,
+                -- and such a body differs at each delivery. An alarm that always rings tells nothing: it is a repeat.
+                when p_earlier.payload is null or p_payload is null then false
+                when jsonb_typeof(p_earlier.payload) = 'object' and jsonb_typeof(p_payload) = 'object'
                 then p_earlier.payload - p_volatile <> p_payload - p_volatile
                 else true end
 $$;
