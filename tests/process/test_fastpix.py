@@ -9,13 +9,14 @@ import httpx
 import pytest
 
 from redrive import Event, Job, SetupError
+from redrive.inbox.reconcile import reconciliation
 from redrive.inbox.refetch import refetch
 from redrive.inbox.signing import sign
 from redrive.inbox.source import install_tables
 from redrive.inbox.sources.fastpix import FastPix
-from redrive.store import grants
+from redrive.store import events, grants
 from redrive.store.database import connect
-from redrive.testing import Clock, Ran
+from redrive.testing import Clock, Ran, use_database
 from redrive.web import asgi
 from tests.support.fastpix_api import SECRET_KEY, TOKEN_ID
 from tests.support.fastpix_inbox import QUEUE, SIGNING_SECRET, Desk, desk
@@ -490,6 +491,69 @@ class TestSetup:
             connection.execute(f'alter schema redrive owner to "{owner}"'.encode())
             with pytest.raises(SetupError, match=r"permission denied.*let it create schemas"):
                 install_tables(connection, {"fastpix": FastPix()})
+
+    async def test_a_second_account_is_refused_before_it_deletes_the_firsts_rows(
+        self, database_url: str
+    ) -> None:
+        async with desk(database_url) as d:
+            d.api.add_media("m-1", "ready")
+            await d.arrive("video.media.ready", "m-1")
+            await d.work()
+            with (
+                connect(d.url) as connection,
+                pytest.raises(SetupError, match="those of inbox fastpix, and inbox second cannot share them"),
+            ):
+                install_tables(connection, {"second": d.fastpix})
+            second = "those of inbox fastpix, not of inbox second alone"
+            d.app.inbox(
+                "second", provider="fastpix", secret=SIGNING_SECRET, queue="second_jobs", api=d.fastpix
+            )
+            with use_database(d.app, d.url):
+                run = reconciliation(
+                    d.app.inboxes["second"], d.database, None, dry_run=False, step=lambda done: None
+                )
+                with pytest.raises(SetupError, match=second):
+                    await run.run()
+                del d.api.media["m-1"]
+                text = '{"type": "video.media.deleted", "object": {"id": "m-1"}}'
+                await d.database.run(
+                    events.receive(
+                        "second", "e", "video.media.deleted", text, b"{}", {}, "second_jobs", resource="m-1"
+                    )
+                )
+                ran = await d.work()
+            assert ran.retried == 1 and second in ran.errors[0]
+            assert len(d.rows("select from fastpix.media")) == 1
+
+    @pytest.mark.parametrize(
+        ("before", "said"),
+        [
+            (
+                'create table fastpix.webhook_events (id text, "eventId" text, "processStatus" text)',
+                "fastpix.webhook_events is there already and is not what redrive .* it is a table; rename it",
+            ),
+            (
+                "create table fastpix.media (id text primary key, status text, payload jsonb)",
+                "fastpix.media is there already .*: it has no column createdAt, .*fetchedAt; rename it",
+            ),
+            (
+                "create view fastpix.uploads as select 1 as id",
+                "fastpix.uploads is .* it is a view; rename it",
+            ),
+            (
+                'create view fastpix.webhook_events as select 1 as "eventId", 2 as "processStatus"',
+                "something else stands where the tables of FastPix belong; rename it",
+            ),
+            ("create type fastpix.media as (x int)", "rename it"),
+        ],
+    )
+    def test_what_somebody_else_made_there_is_named(self, database_url: str, before: str, said: str) -> None:
+        with connect(database_url) as connection:
+            connection.execute("create schema fastpix")
+            connection.execute(before.encode())
+            with pytest.raises(SetupError, match=said):
+                install_tables(connection, {"fastpix": FastPix()})
+            assert connection.execute("select to_regclass('fastpix.inbox')").fetchall() == [(None,)]
 
     async def test_a_role_with_part_work_can_write_them(self, database_url: str, roles: Roles) -> None:
         async with desk(database_url) as d:

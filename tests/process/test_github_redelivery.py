@@ -6,7 +6,7 @@ import json
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -14,6 +14,7 @@ import pytest
 from redrive import ConfigError, Redrive
 from redrive.inbox import source as sources
 from redrive.inbox.reconcile import Tally, reconciliation
+from redrive.inbox.source import ApiError
 from redrive.inbox.sources.github import GitHub
 from redrive.job import Reject
 from redrive.store import adapters, events
@@ -108,6 +109,57 @@ async def test_many_records_are_looked_through(database_url: str) -> None:
         for number in (1, 550, 1100, 1101):
             d.api.add(f"g-{number}")
         assert await d.reconcile() == Tally(listed=4, missing=1, sent=1)
+
+
+async def test_an_old_event_that_was_redelivered_lately_is_not_asked_for_again(database_url: str) -> None:
+    async with desk(database_url) as d:
+        d.arrive("got-1")
+        with connect(database_url) as connection:
+            connection.execute("update redrive.webhook_event set received_at = now() - interval '40 days'")
+        d.api.add("got-1", age=timedelta(hours=30))
+        d.api.add("got-1", age=timedelta(hours=2), status=200)
+        assert await d.reconcile() == Tally(listed=1)
+        assert await d.reconcile(None) == Tally(listed=1)
+
+
+async def test_the_window_may_begin_with_time_itself(database_url: str) -> None:
+    async with desk(database_url) as d:
+        d.api.add("lost-1")
+        run = reconciliation(
+            d.app.inboxes["github"],
+            d.database,
+            datetime(1, 1, 1, tzinfo=UTC),
+            dry_run=False,
+            step=lambda done: None,
+        )
+        await run.run()
+        assert run.report["delivery"] == Tally(listed=1, missing=1, sent=1)
+
+
+@pytest.mark.parametrize(
+    ("link", "said"),
+    [
+        ('<https://[half>; rel="next"', "names a next page without a cursor"),
+        ('<http://[::1?cursor=x>; rel="next"', "names a next page without a cursor"),
+        ('<https://x/?page=2>; rel="next"', "names a next page without a cursor"),
+        ('<https://x/?cursor=v1_1000>; rel="next"', "its next page is one that it had before"),
+    ],
+)
+async def test_a_list_that_leads_nowhere_ends_it(database_url: str, link: str, said: str) -> None:
+    async with desk(database_url) as d:
+        d.api.add("lost-1")
+        d.api.link = link
+        with pytest.raises(ApiError, match=said):
+            await d.reconcile()
+        assert len(d.api.calls) <= 2
+
+
+async def test_a_delivery_that_no_record_could_name_is_passed_over(database_url: str) -> None:
+    async with desk(database_url) as d:
+        d.api.add("nul\x00")
+        d.api.add("half\ud800")
+        d.api.add("lost-1")
+        assert await d.reconcile() == Tally(listed=1, missing=1, sent=1)
 
 
 async def test_what_github_will_not_send_again_stops_nothing(database_url: str) -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import random
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from itertools import permutations
 
 import pytest
@@ -254,8 +255,53 @@ class TestWindow:
             assert d.differences() == []
             assert sent(await d.reconcile(DAY)) == 0
 
+    async def test_uploads_that_are_listed_beyond_it_are_not_taken_for_gone(self, database_url: str) -> None:
+        async with desk(database_url) as d:
+            week = (datetime.now(UTC) - timedelta(days=7)).isoformat()
+            for number in range(70):
+                d.api.add_upload(f"u-old-{number}", createdAt=week)
+            await d.reconcile()
+            await d.drain()
+            for number in range(60):
+                d.api.add_upload(f"u-{number}", createdAt=datetime.now(UTC).isoformat())
+            del d.api.uploads["u-old-7"]
+            report = await d.reconcile(DAY)
+            assert report["upload"] == Tally(listed=129, checked=1, missing=60, gone=1, sent=61)
+            await d.drain()
+            assert d.differences() == []
+            assert (await d.reconcile(DAY))["upload"] == Tally(listed=129)
+
+
+async def test_numbers_are_compared_by_value(database_url: str) -> None:
+    async with desk(database_url) as d:
+        numbers = [1e23, 1.5e-7, 0.1, -0.0, 2**70, 1e300, 5e-324, 123456789.125, 1.0]
+        d.api.add_media("m-1", "ready", metadata={"numbers": numbers, "deep": [{"n": 1e22}]})
+        assert sent(await d.reconcile()) == 1
+        await d.work()
+        assert (await d.reconcile())["media"] == Tally(listed=1)
+        d.api.media["m-1"]["metadata"]["numbers"] = [1e24, *numbers[1:]]
+        assert (await d.reconcile())["media"] == Tally(listed=1, changed=1, sent=1)
+
 
 class TestPages:
+    @pytest.mark.parametrize("total", [None, 10**15, -1])
+    async def test_an_api_that_does_not_turn_them_is_not_asked_for_ever(
+        self, database_url: str, total: int | None
+    ) -> None:
+        async with desk(database_url) as d:
+            for number in range(50):
+                d.api.add_media(f"m-{number}", "ready")
+            page = [dict(each) for each in d.api.media.values()]
+            body = json.dumps({"data": page, "pagination": {} if total is None else {"totalRecords": total}})
+            d.api.fail("on-demand?", 200, times=100, body=body.encode())
+            d.api.fail("on-demand", 200, times=100, body=body.encode())
+            if total == -1:
+                assert (await d.reconcile(dry_run=True))["media"].listed == 50
+                return
+            with pytest.raises(ApiError, match="GET on-demand with a page that has nothing new, after 100"):
+                await d.reconcile(dry_run=True)
+            assert len(d.api.calls) == 2
+
     async def test_new_entries_shift_the_pages_and_are_counted_once(self, database_url: str) -> None:
         async with desk(database_url) as d:
             for number in range(120):

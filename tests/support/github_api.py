@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -22,6 +23,7 @@ class GitHubApi:
         self.deliveries: list[State] = []
         self.redelivered: list[int] = []
         self.calls: list[str] = []
+        self.link: str | None = None
         self.faults: list[tuple[str, int, dict[str, str]]] = []
         self.on_redelivery: Callable[[State], None] = lambda delivery: None
         self.app = Starlette(
@@ -73,7 +75,10 @@ class GitHubApi:
         if start + many < len(newest):
             following = request.url.include_query_params(cursor=f"v1_{newest[start + many]['id']}")
             headers["link"] = f'<{following}>; rel="next"'
-        return JSONResponse(newest[start : start + many], headers=headers)
+        if self.link is not None:
+            headers["link"] = self.link
+        # A lone surrogate is escaped, as any JSON may.
+        return Response(json.dumps(newest[start : start + many]), 200, headers, "application/json")
 
     async def _again(self, request: Request) -> Response:
         if (refusal := self._refusal(request)) is not None:

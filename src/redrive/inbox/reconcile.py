@@ -18,7 +18,7 @@ import hashlib
 import json
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import partial
 from typing import Any, Protocol, runtime_checkable
 
@@ -30,10 +30,6 @@ from redrive.store.database import Database
 
 # An event's id has 255 characters, and may get the time of its receipt appended.
 _MOST_OF_A_RESOURCE = 150
-# Records are looked for from this long before the window: the provider's clock is not the database's.
-_SKEW = timedelta(hours=1)
-# What a provider still lists when it is asked for everything: GitHub keeps less.
-_LONGEST = timedelta(days=30)
 _RECORDS = 1_000
 
 
@@ -128,6 +124,8 @@ class Sweep:
         self.report: dict[str, Tally] = {}
 
     async def run(self) -> None:
+        async with tables_of(self._api), self._database.connection() as connection:
+            await self._api.check(connection, self._orders.source)
         began = await self._database.run(events.now())
         async for page in self._api.list_changed(self._orders.since):
             await self._compare(page, began)
@@ -165,7 +163,7 @@ class Sweep:
     async def _check(self, row: Stored) -> None:
         tally = self._tally(row.kind)
         tally.checked += 1
-        # Of what has no address of its own, the list that does not show it has said everything.
+        # Of what has no address of its own, the list, which was read whole, has said everything.
         state = await patiently(partial(self._api.fetch, row.resource)) if row.fetchable else None
         if state is None:
             tally.gone += 1
@@ -235,7 +233,7 @@ class Redelivery:
             self._orders.step(len(page))
         self._tally.listed = len(newest)
         # Read after the list: what has arrived by now needs no help.
-        recorded = await self._recorded()
+        recorded = await self._recorded(list(newest))
         for guid, attempt in newest.items():
             if guid in recorded:
                 continue
@@ -248,15 +246,10 @@ class Redelivery:
                 self._tally.gone += 1
             self._orders.step(1)
 
-    async def _recorded(self) -> set[str]:
-        since = self._orders.since or await self._database.run(events.now()) - _LONGEST
+    async def _recorded(self, guids: Sequence[str]) -> set[str]:
+        """Those that have a record, however old: an attempt of today may be of an event of last month."""
         found: set[str] = set()
-        after: str | None = None
-        while True:
-            page = await self._database.run(
-                events.page(source=self._orders.source, since=since - _SKEW, after=after, limit=_RECORDS)
-            )
-            found.update(each.event_id for each in page)
-            if len(page) < _RECORDS:
-                return found
-            after = page[-1].id
+        for start in range(0, len(guids), _RECORDS):
+            batch = guids[start : start + _RECORDS]
+            found |= await self._database.run(events.recorded(self._orders.source, batch))
+        return found

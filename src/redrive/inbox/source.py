@@ -74,7 +74,7 @@ class Stored:
     """A local row: `fetched` is the database's time at which its state was asked for.
 
     `final`: it is not expected to change any more. `fetchable`: the API can be asked for it by its id; if
-    not, the whole list is the answer.
+    not, its list, which is read whole, is the answer.
     """
 
     resource: str
@@ -121,10 +121,15 @@ class Source(Api, Protocol):
         """The state now; None: the API has no such resource (any more)."""
         ...
 
+    async def check(self, connection: Connection, source: str) -> None:
+        """Raise `SetupError` unless the tables are those of inbox `source`."""
+        ...
+
     def list_changed(self, since: datetime | None) -> AsyncIterator[Page]:
         """Pages of every kind, newest first, until what was created since is covered; None: everything.
 
-        Waits where the API asks for it. A resource may come twice, as pages shift.
+        A kind that is not `Stored.fetchable` is listed whole. Waits where the API asks for it. A resource may
+        come twice, as pages shift.
         """
         ...
 
@@ -213,6 +218,9 @@ def install_tables(connection: psycopg.Connection[Any], apis: Mapping[str, Api])
                 "then run this again"
             ) from error
         except psycopg.Error as error:
-            raise explain_psycopg(error) or error from error
+            raise explain_psycopg(error) or SetupError(
+                f"{error.diag.message_primary or error}: something else stands where the tables of "
+                f"{type(api).__name__} belong; rename it, then run this again"
+            ) from error
         done.append(f"inbox {source}: the tables of {type(api).__name__} are there")
     return done

@@ -227,6 +227,16 @@ def find(source: str, event_id: str) -> Statement[str | None]:
     )
 
 
+def recorded(source: str, event_ids: Sequence[str]) -> Statement[set[str]]:
+    """Those of these ids of `source` that have a record."""
+    return Statement(
+        "select e from unnest(%s::text[]) e"
+        " where redrive.find_event(p_source => %s::text, p_event_id => e) is not null",
+        (text_array(event_ids), source),
+        lambda rows: {row[0] for row in rows},
+    )
+
+
 def page(
     *,
     source: str | None = None,

@@ -140,9 +140,13 @@ class FastPix:
             raise self._calls.unexpected(path, f"its data is no {kind} of this id")
         return self._cleaned(kind, state)
 
+    async def check(self, connection: Connection, source: str) -> None:
+        await tables.check(connection, source)
+
     async def list_changed(self, since: datetime | None) -> AsyncIterator[Page]:
         for kind in _LISTS:
-            async for page in self._listed(kind, since):
+            # No upload can be asked for by itself: what its list does not show is gone, so it is read whole.
+            async for page in self._listed(kind, None if kind == "upload" else since):
                 yield page
 
     async def known(self, connection: Connection, since: datetime | None) -> AsyncIterator[Stored]:
@@ -192,7 +196,7 @@ class FastPix:
     async def _listed(self, kind: Kind, since: datetime | None) -> AsyncIterator[Page]:
         """The pages of one list; again from the first when its entries have moved meanwhile."""
         for _pass in range(_MOST_PASSES):
-            seen = _Seen()
+            seen = _Seen(kind)
             for number in count(1):
                 page, size = await patiently(partial(self._page, kind, number))
                 yield page
@@ -206,7 +210,7 @@ class FastPix:
         """All that are unused, by id."""
         found: dict[str, State] = {}
         for _pass in range(_MOST_PASSES):
-            seen = _Seen()
+            seen = _Seen("upload")
             for number in count(1):
                 page, size = await self._page("upload", number)
                 found |= {_split(entry.resource)[1]: entry.state for entry in page.entries}
@@ -241,15 +245,17 @@ class FastPix:
             return cleaned(kind, state)
         except RecursionError:
             raise ApiError(
-                f"FastPix answered with a {kind} that is nested too deeply; it is tried again"
+                f"FastPix answered with a {kind} that is nested too deeply; another try may succeed"
             ) from None
 
 
 class _Seen:
-    """What a pass through a list has seen of it."""
+    """What a pass through a list of `kind` has seen of it."""
 
-    def __init__(self) -> None:
+    def __init__(self, kind: Kind) -> None:
+        self._kind: Kind = kind
         self._resources: set[str] = set()
+        self._size = 0
         self._read = 0
         self._nameless = 0
         self._total: int | None = None
@@ -257,9 +263,18 @@ class _Seen:
         self.at_end = False
 
     def add(self, page: Page, size: int) -> None:
+        """Raises `ApiError` for a page that is the one before: the API does not turn it."""
+        known = len(self._resources)
         self._resources.update(each.resource for each in page.entries)
         self._read += size
         self._nameless += size - len(page.entries)
+        # Entries that move to the next page make the total grow, or leave the last one short.
+        if 0 < size == self._size and len(self._resources) == known and page.total == self._total:
+            raise ApiError(
+                f"FastPix answered GET {_LISTS[self._kind]} with a page that has nothing new, after "
+                f"{self._read:,} entries; another try may succeed"
+            )
+        self._size = size
         if page.total is None:
             self.at_end = size < _PAGE
             return

@@ -27,8 +27,6 @@ create table if not exists fastpix.media (
     "state"            jsonb not null,
     "fetchedAt"        timestamptz not null
 );
-create index if not exists "media_createdAt" on fastpix.media ("createdAt");
-create index if not exists "media_unfinished" on fastpix.media ("id") where lower("status") not in ('ready', 'failed');
 
 create table if not exists fastpix.live_streams (
     "streamId"          text primary key,
@@ -45,7 +43,6 @@ create table if not exists fastpix.live_streams (
     "state"             jsonb not null,
     "fetchedAt"         timestamptz not null
 );
-create index if not exists "live_streams_createdAt" on fastpix.live_streams ("createdAt");
 
 -- The API only lists uploads that are not used yet. One that is listed no more stays here with redrive's own status:
 -- media_created with the "mediaId" it became, or ended.
@@ -59,11 +56,48 @@ create table if not exists fastpix.uploads (
     "state"       jsonb not null,
     "fetchedAt"   timestamptz not null
 );
-create index if not exists "uploads_unfinished" on fastpix.uploads ("uploadId") where "status" not in ('media_created', 'ended');
 
--- Which inboxes' events the view shows.
+-- The inbox whose tables these are. They hold one account: the rows of another would be taken for deleted.
 create table if not exists fastpix.inbox (source text primary key);
+
+-- What was here before, made by somebody else.
+do $$
+declare
+    v_there record;
+    v_other text;
+begin
+    for v_there in
+        select c.relname as name,
+               case when c.relkind not in ('r', 'p', 'v') or (c.relkind = 'v') <> (c.relname = 'webhook_events')
+                    then case c.relkind when 'r' then 'a table' when 'p' then 'a table' when 'v' then 'a view' else 'something else' end end as kind,
+               (select string_agg(e.column_name, ', ') from (values {columns}) e(table_name, column_name)
+                 where e.table_name = c.relname
+                   and not exists (select from pg_catalog.pg_attribute a
+                                    where a.attrelid = c.oid and a.attname = e.column_name and not a.attisdropped)) as lacking
+          from pg_catalog.pg_class c
+         where c.relnamespace = 'fastpix'::regnamespace and c.relname in ('media', 'live_streams', 'uploads', 'inbox', 'webhook_events')
+         order by c.relname loop
+        if v_there.kind is not null or v_there.lacking is not null then
+            raise exception using errcode = 'RD002', message = format(
+                'fastpix.%s is there already and is not what redrive makes: it %s; rename it, then run this again',
+                v_there.name, coalesce('is ' || v_there.kind, 'has no column ' || v_there.lacking));
+        end if;
+    end loop;
+    select i.source into v_other from fastpix.inbox i where i.source <> {source} order by 1 limit 1;
+    if found then
+        raise exception using errcode = 'RD002', message = format(
+            'the tables of schema fastpix are those of inbox %s, and inbox %s cannot share them: they hold one FastPix account; '
+            'give each inbox of FastPix a database of its own; where the inbox was only renamed: update fastpix.inbox set source = %L',
+            v_other, {source}, {source});
+    end if;
+end
+$$;
 insert into fastpix.inbox (source) values ({source}) on conflict do nothing;
+
+create index if not exists "media_createdAt" on fastpix.media ("createdAt");
+create index if not exists "media_unfinished" on fastpix.media ("id") where lower("status") not in ('ready', 'failed');
+create index if not exists "live_streams_createdAt" on fastpix.live_streams ("createdAt");
+create index if not exists "uploads_unfinished" on fastpix.uploads ("uploadId") where "status" not in ('media_created', 'ended');
 
 create or replace view fastpix.webhook_events as
 select e.id,
@@ -92,6 +126,7 @@ begin
     loop
         execute format('grant usage on schema fastpix to %I', v_role.role);
         execute format('grant select on fastpix.webhook_events to %I', v_role.role);
+        execute format('grant select on fastpix.inbox to %I', v_role.role);
         foreach v_table in array array['media', 'live_streams', 'uploads'] loop
             execute format('grant select on fastpix.%I to %I', v_table, v_role.role);
             if 'work' = any (v_role.parts) then

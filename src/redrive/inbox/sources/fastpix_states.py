@@ -12,6 +12,7 @@ import math
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from decimal import Decimal
 from typing import Any, Literal, cast
 
 from redrive.inbox.source import State
@@ -99,7 +100,7 @@ def differs(kind: Kind, listed: State, stored: State) -> bool:
     What a list leaves out says nothing, and what is empty may be left out: "", [], {} and null are one.
     """
     compared = [name for name in COLUMNS[kind] if name in listed and name not in _UNCOMPARED]
-    return any((listed[name] or None) != (stored.get(name) or None) for name in compared)
+    return any(_exact(listed[name] or None) != _exact(stored.get(name) or None) for name in compared)
 
 
 def created(state: Mapping[str, Any]) -> datetime | None:
@@ -121,6 +122,19 @@ def moment(value: object) -> datetime | None:
     except ValueError:
         return None
     return at if at.utcoffset() is not None else at.replace(tzinfo=UTC)
+
+
+def _exact(value: object) -> object:
+    """`value` with its numbers as they are written: jsonb gives 1e23 back as an integer."""
+    match value:
+        case float():
+            return Decimal(repr(value))
+        case dict():
+            return {name: _exact(each) for name, each in cast("dict[str, object]", value).items()}
+        case list():
+            return [_exact(each) for each in cast("list[object]", value)]
+        case _:
+            return value
 
 
 def _cleaned(value: object) -> object:

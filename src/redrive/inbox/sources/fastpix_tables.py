@@ -10,11 +10,14 @@ from typing import Any, LiteralString
 
 from psycopg import sql
 
+from redrive.errors import SetupError
 from redrive.inbox.source import Connection, State, Stored
 from redrive.inbox.sources.fastpix_states import COLUMNS, KEYS, Column, Kind, values
 from redrive.store.script import quote
 
 _SCRIPT = Path(__file__).with_name("fastpix.sql")
+_VIEW = "webhook_events"
+_OURS = ("state", "fetchedAt")
 _TABLES: dict[Kind, str] = {"media": "media", "live_stream": "live_streams", "upload": "uploads"}
 # A live stream that is idle rests; redrive's own words for an upload that is listed no more.
 _FINAL: dict[Kind, tuple[str, ...]] = {
@@ -33,14 +36,30 @@ _BATCH = 1_000
 
 
 def schema(source: str) -> str:
-    """The SQL that makes them, for inbox `source`."""
-    return _SCRIPT.read_text(encoding="utf-8").replace("{source}", quote(source))
+    """The SQL that makes them, for inbox `source`; it refuses tables that are another's."""
+    columns = [(_TABLES[kind], name) for kind in _TABLES for name in (KEYS[kind], *COLUMNS[kind], *_OURS)]
+    columns += [("inbox", "source"), *((_VIEW, name) for name in ("eventId", "processStatus"))]
+    listed = ", ".join(f"({quote(table)}, {quote(name)})" for table, name in columns)
+    script = _SCRIPT.read_text(encoding="utf-8")
+    return script.replace("{source}", quote(source)).replace("{columns}", listed)
+
+
+async def check(connection: Connection, source: str) -> None:
+    """Raises `SetupError` when the tables are another inbox's."""
+    owners = await (await connection.execute('select "source" from fastpix.inbox')).fetchall()
+    if (source,) not in owners or len(owners) > 1:
+        others = ", ".join(sorted(owner for (owner,) in owners if owner != source)) or "none"
+        raise SetupError(
+            f"the tables of schema fastpix are those of inbox {others}, not of inbox {source} alone: they "
+            "hold one FastPix account; give each inbox of FastPix a database of its own; where the inbox was "
+            f"only renamed: update fastpix.inbox set source = {quote(source)}"
+        )
 
 
 async def upsert(connection: Connection, kind: Kind, ident: str, state: State, at: datetime) -> None:
     """Write the whole row."""
     columns = COLUMNS[kind]
-    names = [KEYS[kind], *columns, "state", "fetchedAt"]
+    names = [KEYS[kind], *columns, *_OURS]
     casts: list[LiteralString] = [
         "text",
         *(_CASTS[column] for column in columns.values()),

@@ -90,6 +90,7 @@ class GitHub:
         Waits where GitHub asks for it.
         """
         path, params = self._path, {"per_page": _PAGE}
+        cursors: set[str] = set()
         while True:
             response = await patiently(partial(self._calls.ask, "GET", path, params))
             if response is None:
@@ -103,11 +104,14 @@ class GitHub:
             yield [
                 each for each in page if since is None or each.delivered is None or each.delivered >= since
             ]
-            cursor = _cursor(response)
+            cursor = self._cursor(response)
             if cursor is None or (
                 since is not None and page and page[-1].delivered is not None and page[-1].delivered < since
             ):
                 return
+            if cursor in cursors:
+                raise self._calls.unexpected(path, "its next page is one that it had before")
+            cursors.add(cursor)
             params = {"per_page": _PAGE, "cursor": cursor}
 
     async def redeliver(self, delivery: Delivery) -> bool:
@@ -115,6 +119,19 @@ class GitHub:
         path = f"{self._path}/{delivery.id}/attempts"
         ask = partial(self._calls.ask, "POST", path, nothing=_NOT_AGAIN)
         return await patiently(ask) is not None
+
+    def _cursor(self, response: httpx.Response) -> str | None:
+        """The next page's, from the Link header; its address is not followed: it would get the token."""
+        following = response.links.get("next", {}).get("url")
+        if following is None:
+            return None
+        try:
+            cursor = httpx.URL(following).params.get("cursor")
+        except (httpx.InvalidURL, ValueError):
+            cursor = None
+        if not cursor:
+            raise self._calls.unexpected(self._path, "its header Link names a next page without a cursor")
+        return cursor
 
     def _headers(self) -> Mapping[str, str]:
         return {
@@ -157,13 +174,10 @@ def _delivery(entry: object) -> Delivery | None:
     ident, guid, event = fields.get("id"), fields.get("guid"), fields.get("event")
     if not isinstance(ident, int) or not isinstance(guid, str) or not isinstance(event, str):
         return None
+    # No record has such a name, and Postgres could not be asked for it.
+    if not guid.isprintable():
+        return None
     return Delivery(ident, guid, event, moment(fields.get("delivered_at")))
-
-
-def _cursor(response: httpx.Response) -> str | None:
-    """The next page's, from the Link header; the address itself is not followed: it would get the token."""
-    following = response.links.get("next", {}).get("url")
-    return None if following is None else httpx.URL(following).params.get("cursor")
 
 
 def _rate_limit(response: httpx.Response) -> float | None:
