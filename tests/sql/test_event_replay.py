@@ -163,10 +163,40 @@ class TestSentAgain:
         sql.settle(*(done(d) if d.msg_id % 3 else reject(d) for d in held))
         rows = replay(sql, *reversed(got))
         assert {row.status for row in rows} == {"replayed"}
-        done_before = [each for each in got if each.msg_id % 3]
         new = {row.id: row.msg_id for row in rows}
-        assert [new[each.id] for each in done_before] == sorted(new[each.id] for each in done_before)
+        in_order = [new[each.id] for each in got]
+        assert in_order == sorted(in_order), "dead letters among them, too"
         assert sql.letters() == []
+
+    def test_what_was_recorded_is_sent_where_a_redrive_had_patched_it(self, sql: Contract, got: Any) -> None:
+        recorded = sql.live(got.msg_id).message
+        sql.kill(got.msg_id)
+        sql("select * from redrive.redrive('jobs', p_patch => '{\"patched\": true}')")
+        patched = event(sql, got.id).msg_id
+        assert sql.live(patched).message == {**recorded, "patched": True}
+        sql.kill(patched)
+        [again] = replay(sql, got)
+        found = sql.live(again.msg_id)
+        assert found.message == recorded
+        assert found.headers["x-redrive-generation"] == event(sql, got.id).generation == 2
+        assert found.headers["x-redrive-origin"] == got.msg_id
+        assert sql.letters() == []
+
+    def test_one_whose_dead_letter_somebody_redrives_just_now_is_left(self, sql: Contract, got: Any) -> None:
+        other = receive(sql, event_id="evt_2")
+        sql.kill(got.msg_id)
+        sql.kill(other.msg_id)
+        [letter] = [each for each in sql.letters() if each.original_msg_id == got.msg_id]
+        somebody = sql.connect()
+        somebody.execute("begin")
+        somebody.execute("select from pgmq.q_jobs_dlq where msg_id = %s for update", (letter.dead_id,))
+        assert {(row.id, row.status) for row in replay(sql, got, other)} == {
+            (got.id, "locked"),
+            (other.id, "replayed"),
+        }
+        somebody.execute("commit")
+        assert state(sql, got)[0] == "failed" and len(sql.letters()) == 1
+        assert [row.status for row in replay(sql, got)] == ["replayed"]
 
     def test_two_replays_at_once_send_one_message(self, sql: Contract) -> None:
         sql.create()

@@ -11,6 +11,7 @@ declare
     v_held uuid[];
     v_letters bigint[];
     v_lettered uuid[];
+    v_free bigint[];
 begin
     execute format('select array_agg(e.id), array_agg(e.msg_id), array_agg(exists (select from pgmq.%I m where m.msg_id = e.msg_id and %s = e.id))
                       from redrive.webhook_event e where e.id = any ($1) and e.queue = $2', 'q_' || q.queue, redrive._part(q, 'event'))
@@ -33,14 +34,22 @@ begin
            into v_letters, v_lettered using v_held;
     end if;
     if v_letters is not null then
-        return query select l.id, coalesce(r.new_id, e.msg_id), case r.status when 'redriven' then 'replayed' else 'locked' end
-                       from redrive.redrive(q.queue, v_letters) r
-                       join unnest(v_letters, v_lettered) l(dead_id, id) on l.dead_id = r.dead_id
-                       join redrive.webhook_event e on e.id = l.id;
+        execute format('select array_agg(m.msg_id) from (select m.msg_id from pgmq.%I m where m.msg_id = any ($1)
+                                                          order by m.msg_id for update skip locked) m', 'q_' || q.queue || '_dlq')
+           into v_free using v_letters;
+        -- Somebody redrives or discards the others just now.
+        v_held := array(select h.id from unnest(v_held) with ordinality h(id, n)
+                         where h.id <> all (array(select l.id from unnest(v_letters, v_lettered) l(dead_id, id)
+                                                   where l.dead_id <> all (coalesce(v_free, '{}')))) order by h.n);
+        return query select l.id, e.msg_id, 'locked'
+                       from unnest(v_letters, v_lettered) l(dead_id, id) join redrive.webhook_event e on e.id = l.id
+                      where l.dead_id <> all (coalesce(v_free, '{}'));
     end if;
-    return query select r.id, r.msg_id, 'replayed'
-                   from redrive._send_events_again(q, array(select h.id from unnest(v_held) with ordinality h(id, n)
-                                                             where h.id <> all (coalesce(v_lettered, '{}')) order by h.n)) r;
+    -- From the record, not from the letter: an earlier redrive may have patched that one.
+    return query select r.id, r.msg_id, 'replayed' from redrive._send_events_again(q, coalesce(v_held, '{}')) r;
+    if v_free is not null then
+        perform redrive._close_dead(q, v_free, 'redriven');
+    end if;
 end
 $$;
 revoke all on function redrive._replay(redrive.queue, uuid[]) from public;
