@@ -13,7 +13,7 @@ from redrive.errors import ConfigError, InvalidArgument
 from redrive.inbox.event import Event
 from redrive.inbox.providers import PROVIDERS, Provider
 from redrive.inbox.providers import provider as provider_of
-from redrive.policy import check_count, check_seconds
+from redrive.policy import QueuePolicy, check_count, check_seconds
 from redrive.store.messages import check_sendable
 
 if TYPE_CHECKING:
@@ -167,8 +167,13 @@ def _check_api(api: object) -> None:
         raise ConfigError(
             f"api is the class {api.__qualname__}; make an object of it: {api.__qualname__}(...)"
         )
-    if lacks or not isinstance(getattr(api, "policy", None), Mapping):
+    policy = getattr(api, "policy", None)
+    if lacks or not isinstance(policy, Mapping):
         raise ConfigError(
-            f"api has no {', '.join(lacks) or 'policy (a dict)'}, of type {type(api).__qualname__}; give "
+            f"api, a {type(api).__qualname__}, has no {', '.join(lacks) or 'policy (a dict)'}; give "
             "what redrive.inbox.source.Source describes, such as FastPix()"
         )
+    try:
+        QueuePolicy(**cast("Mapping[str, Any]", policy))
+    except (TypeError, InvalidArgument) as error:
+        raise ConfigError(f"the policy of api, a {type(api).__qualname__}, is refused: {error}") from error
