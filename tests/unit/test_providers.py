@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from redrive.errors import ConfigError
+from redrive.errors import ConfigError, InvalidArgument
 from redrive.inbox.providers import PROVIDERS, Identity, provider
 from redrive.inbox.schemes import NAMES
 from redrive.inbox.signing import sign
@@ -352,15 +352,38 @@ class TestSigning:
             }
             assert len(ids) == 3
 
+    @pytest.mark.parametrize(
+        ("name", "body", "more", "said"),
+        [
+            ("stripe", b'{"id": "evt_1"}', {"event_id": "evt_2"}, "event_id is 'evt_2'.* /id of .* 'evt_1'"),
+            ("stripe", b'{"id": "evt_1"}', {"type": "a.b"}, "type is 'a.b'.* /type of .* 'unknown'"),
+            ("fastpix", b"no JSON", {"event_id": "e"}, "event_id is 'e'.* 'sha256:"),
+            ("zoom", b"{}", {"event_id": "e"}, "event_id is 'e', but zoom has no place for it"),
+            ("slack", b'{"event": {"type": "message"}}', {"type": "click"}, "/event/type .* 'message'"),
+        ],
+    )
+    def test_identity_that_stands_in_the_body_cannot_be_given_beside_it(
+        self, name: str, body: bytes, more: dict[str, str], said: str
+    ) -> None:
+        with pytest.raises(InvalidArgument, match=said):
+            sign(name, secret=secret_of(name), body=body, **more)
+
+    def test_what_the_body_says_anyway_may_be_given(self) -> None:
+        body = b'{"id": "evt_1", "type": "a.b"}'
+        given = sign("stripe", secret="s", body=body, now=NOW, event_id="evt_1", type="a.b")
+        assert given == sign("stripe", secret="s", body=body, now=NOW)
+
     def test_the_same_call_signs_the_same(self) -> None:
         for name in NAMES:
+            in_body = name in ("stripe", "mux", "slack", "paddle", "zoom", "fastpix", "cloudflare-stream")
+            in_body |= name in ("api-video", "bunny-stream")
             calls = [
                 sign(
                     name,
                     secret=secret_of(name),
                     body=b"{}",
                     now=NOW,
-                    event_id="e",
+                    event_id=None if in_body else "e",
                     url=URL,
                     config=config_of(name),
                 )

@@ -114,6 +114,7 @@ def _event(target: Target, file: str | None, type: str | None, id: str | None) -
         sample = SAMPLES[provider.name]
         body, kind = sample.body(uuid4().hex), type or sample.type
         if provider.name == GENERIC:
+            kind = kind if provider.type else type
             type, id = kind, id or uuid4().hex
     else:
         body, kind = body_from(file), type

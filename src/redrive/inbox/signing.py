@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import time
 from collections.abc import Mapping
 from typing import Any, cast
 from urllib.parse import urlencode, urlsplit, urlunsplit
 from uuid import uuid4
 
-from redrive.errors import ConfigError
+from redrive.errors import ConfigError, InvalidArgument
 from redrive.inbox import twilio
 from redrive.inbox.keys import SharedKey, prepare
-from redrive.inbox.providers import provider
+from redrive.inbox.providers import Provider, provider
 from redrive.inbox.schemes import Pairs, Plain, Scheme
 from redrive.inbox.signatures import written
 
@@ -34,8 +35,9 @@ def sign(
     """The headers with which `scheme`'s provider would send `body`: signature, identity, content type.
 
     `now` in unix seconds (the clock's by default); `event_id` and `type` go where the provider has a header
-    for them: a new id by default, no type. Twilio needs the `url`; post to `signed_url` of it. Raises
-    `ConfigError` as `verify` does, and for a public key, which cannot sign.
+    for them: a new id by default, no type. Where the body says them nothing is written into it. Twilio needs
+    the `url`; post to `signed_url` of it. Raises `ConfigError` as `verify` does, and for a public key, which
+    cannot sign; `InvalidArgument` for an `event_id` or `type` other than the body says.
     """
     made = provider(scheme, config)
     rules = cast(Scheme, made.rules)
@@ -54,6 +56,7 @@ def sign(
         for place in places:
             if isinstance(place, str) and not place.startswith("/") and value:
                 headers[place] = value
+    _check_identity(made, headers, body, event_id, type)
     for name, value in headers.items():
         if not (value.isascii() and value.isprintable() and value == value.strip()):
             raise ConfigError(f"{value!r} cannot stand in the header {name}; give it in printable ASCII")
@@ -63,6 +66,32 @@ def sign(
     mac.update(_signed(rules, body, headers, id, stamp, url))
     headers[family.signature.name] = _laid_out(rules, written(mac, rules).decode(), stamp)
     return headers
+
+
+def _check_identity(
+    made: Provider, headers: Mapping[str, str], body: bytes, event_id: str | None, type: str | None
+) -> None:
+    """What was asked for, and stands in no header, must be what the body says."""
+    found = made.identify(headers, _parsed(body), body)
+    for name, given, places, said in (
+        ("event_id", event_id, made.id, found.event_id),
+        ("type", type, made.type, found.type),
+    ):
+        if not given or given == said or given in headers.values():
+            continue
+        pointer = next((each for each in places if isinstance(each, str)), None)
+        where = "has no place for it" if pointer is None else f"says it at {pointer} of the body"
+        raise InvalidArgument(
+            f"{name} is {given!r}, but {made.name} {where}, and a receiver takes this one for {said!r}; "
+            f"{'leave it out' if pointer is None else 'write it into the body, or leave it out'}"
+        )
+
+
+def _parsed(body: bytes) -> object:
+    try:
+        return json.loads(body)
+    except (ValueError, RecursionError):
+        return None
 
 
 def signed_url(scheme: str, url: str, body: bytes) -> str:
