@@ -14,6 +14,7 @@ from uuid import UUID, uuid4
 
 import psycopg
 import pytest
+from httpx import ASGITransport, AsyncClient
 from pydantic import BaseModel
 
 from redrive import (
@@ -29,6 +30,7 @@ from redrive import (
     Snooze,
     SyncJob,
 )
+from redrive.inbox.signing import sign
 from redrive.testing import (
     Case,
     Clock,
@@ -41,6 +43,7 @@ from redrive.testing import (
     sent,
     use_database,
 )
+from redrive.web import asgi
 
 Use = Callable[[Redrive], Redrive]
 EXACT = Backoff(base=30, factor=2, jitter=0)
@@ -428,6 +431,47 @@ class TestCase:
                 dead_letter_case("orders", missing, redrive_database)
         with pytest.raises(QueueMissing):
             dead_letter_case("letters", 1, redrive_database)
+
+    @pytest.mark.parametrize("body", [b'{"ref": "main"}', b"no JSON"])
+    async def test_a_webhook_is_its_event_again_also_where_inboxes_share_a_queue(
+        self, redrive_use: Use, redrive_database: str, tmp_path: Path, body: bytes
+    ) -> None:
+        app, seen = Redrive(), list[Event]()
+        for name in ("github", "stripe"):
+            app.inbox(name, provider=name, secret="s3cret", queue="hooks", max_attempts=1)
+
+        @app.on("github", "push")
+        async def pushed(event: Event) -> None:
+            seen.append(event)
+            if len(seen) == 1:
+                raise ValueError("a push nobody thought of")
+
+        redrive_use(app)
+        headers = sign("github", secret="s3cret", body=body, event_id="d-1", type="push")
+        async with AsyncClient(transport=ASGITransport(asgi(app)), base_url="http://test") as github:
+            assert (await github.post("/webhooks/github", content=body, headers=headers)).text == "ok\n"
+        assert await run_until_idle(app) == Ran(dead=1)
+
+        case = load_case(dead_letter_case("hooks", 1, redrive_database).save(tmp_path / "case.json"))
+        with psycopg.connect(redrive_database) as db:
+            db.execute("delete from redrive.webhook_event")
+        for times in (2, 3):
+            assert await run_case(app, case) == Ran(done=1)
+            assert len(seen) == times
+        first, again, replayed = seen
+        for name in ("source", "event_id", "type", "resource", "payload", "raw", "headers", "origin"):
+            assert getattr(again, name) == getattr(first, name)
+        assert (again.generation, replayed.generation) == (0, 1)
+
+    async def test_nothing_is_sent_where_the_app_is_not_pointed_at_a_test(
+        self, shop: Shop, redrive_database: str
+    ) -> None:
+        elsewhere = Shop()
+        elsewhere.app.database_url = f"{redrive_database}&application_name=not-the-tests"
+        with pytest.raises(ConfigError, match="not pointed at a test database"):
+            await run_case(elsewhere.app, Case("orders", {"n": 1}))
+        await elsewhere.app.close()
+        assert sent("orders") == []
 
     async def test_a_case_of_a_queue_without_a_job_is_refused(self, shop: Shop) -> None:
         with pytest.raises(ConfigError, match="queue letters has no job"):
