@@ -97,12 +97,27 @@ def test_a_role_that_may_only_send_is_enough_once_the_queue_is_there(
 ) -> None:
     for queue in ("hooks", "other_hooks"):
         fine("queue", "create", queue, "--database", database_url)
-    with serving(folder, member(db, roles, database_url, "send")) as (_, where):
+    with serving(folder, member(db, roles, database_url, "send")) as (command, where):
+        assert "not declared" not in command.said and "permission denied" not in command.said
+        assert httpx.get(f"{where}/readyz").text == "ok\n"
         body = b'{"a": 1}'
         answer = httpx.post(f"{where}/webhooks/github", content=body, headers=signed(body, "1"))
         assert answer.text == "ok\n"
         assert httpx.post(f"{where}/webhooks/github", content=body).status_code == 401
         until(lambda: db.execute("select from redrive.webhook_refused").fetchall())
+
+
+def test_it_is_not_ready_while_it_cannot_record_and_says_why_in_its_log_alone(
+    database_url: str, db: Db, folder: Path
+) -> None:
+    with serving(folder, database_url) as (command, where):
+        db.execute("select redrive.drop_queue('other_hooks')")
+        answer = httpx.get(f"{where}/readyz")
+        assert (answer.status_code, answer.text) == (503, "webhooks cannot be recorded\n")
+        command.wait_for("not ready: queue other_hooks does not exist")
+        assert httpx.get(f"{where}/livez").status_code == 200
+        fine("queue", "create", "other_hooks", "--database", database_url)
+        assert httpx.get(f"{where}/readyz").status_code == 200
 
 
 def member(db: Db, roles: Roles, url: str, *parts: str) -> str:
@@ -158,7 +173,23 @@ class TestItRefusesToStart:
         self, database_url: str, db: Db, folder: Path, roles: Roles
     ) -> None:
         self.fresh(folder, APP)
-        self.check(2, "queue hooks does not exist", url=member(db, roles, database_url, "send", "work"))
+        for parts in (("send", "work"), ("send",)):
+            self.check(2, "queue hooks does not exist", url=member(db, roles, database_url, *parts))
+
+    def test_as_a_role_that_may_not_record(
+        self, database_url: str, db: Db, folder: Path, roles: Roles
+    ) -> None:
+        self.fresh(folder, APP)
+        for queue in ("hooks", "other_hooks"):
+            fine("queue", "create", queue, "--database", database_url)
+        for parts in (("read",), ("work", "read")):
+            self.check(2, "`redrive grant ROLE send`", url=member(db, roles, database_url, *parts))
+
+    def test_on_a_database_that_takes_no_writes(self, database_url: str, folder: Path) -> None:
+        self.fresh(folder, APP)
+        more = "options=-cdefault_transaction_read_only%3Don"
+        read_only = f"{database_url}{'&' if '?' in database_url else '?'}{more}"
+        self.check(2, "read-only session", url=read_only)
 
     def test_without_a_database(self, folder: Path) -> None:
         self.fresh(folder, APP)

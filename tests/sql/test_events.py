@@ -22,6 +22,42 @@ def test_a_queue_without_headers_is_refused(sql: Contract) -> None:
     assert sql("select 1 from redrive.webhook_event") == []
 
 
+@without_headers
+def test_and_so_says_the_check_of_a_receiver(sql: Contract) -> None:
+    sql.create()
+    with pytest.raises(psycopg.Error, match="made by a pgmq without headers") as error:
+        sql("select redrive.check_inbox('{jobs}')")
+    assert error.value.sqlstate == "RD002"
+
+
+@newest_only
+class TestWhetherWebhooksCanBeRecorded:
+    def test_where_they_can_nothing_is_said_or_changed(self, sql: Contract) -> None:
+        sql.create()
+        sql.create("other")
+        for queues in (["jobs"], ["jobs", "other"], [], None):
+            assert sql.value("select redrive.check_inbox(%s::text[])::text", queues) == ""
+
+    def test_the_first_queue_that_is_missing_is_named(self, sql: Contract) -> None:
+        sql.create()
+        with pytest.raises(
+            psycopg.Error, match="queue none does not exist; run: redrive queue create none"
+        ) as error:
+            sql("select redrive.check_inbox('{jobs,none,more}')")
+        assert error.value.sqlstate == "RD001"
+        sql("drop table pgmq.q_jobs")
+        with pytest.raises(psycopg.Error, match="queue jobs"):
+            sql("select redrive.check_inbox('{jobs}')")
+
+    def test_a_session_that_may_not_write_cannot(self, sql: Contract) -> None:
+        sql.create()
+        sql("set default_transaction_read_only = on")
+        with pytest.raises(psycopg.Error, match="read-only session") as error:
+            sql("select redrive.check_inbox('{jobs}')")
+        assert error.value.sqlstate == "RD002"
+        sql("set default_transaction_read_only = off")
+
+
 @with_headers
 class TestANewEvent:
     def test_is_recorded_and_its_payload_is_the_message(self, sql: Contract) -> None:

@@ -119,6 +119,7 @@ class TestWhatTheyCanDo:
             ("work", "select * from redrive.claim('mails', 30, 1, 'w')"),
             ("send", "select redrive.receive_event('s', 'e', 't', '{}', '', '{}', 'mails')"),
             ("send", "select redrive.note_refusals('[]')"),
+            ("send", "select redrive.check_inbox('{mails}')"),
             ("work", "select redrive.note_fetch('s', 'r', redrive.clock())"),
             ("work", "select * from redrive.event(gen_random_uuid())"),
             ("operate", "select * from redrive.replay_events('{}')"),

@@ -210,6 +210,10 @@ class TestAnswers:
         web.database.down = True
         assert (await web.post(path="/livez", method="GET")).status == 200
         assert (await web.post(path="/readyz", method="GET")).status == 503
+        web.database.down = False
+        web.database.then = [QueueMissing("queue hooks does not exist"), Unavailable("out of reach")]
+        words = [(await web.post(path="/readyz", method="GET")).word for _ in range(3)]
+        assert words == ["webhooks cannot be recorded", "the database does not answer", "ok"]
 
     async def test_a_fault_of_ours_is_logged_and_503(
         self, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
@@ -247,6 +251,45 @@ class TestTheDatabase:
         for _ in range(20):
             assert (await web.post()).status == 503
         assert caplog.text.count("out of reach") == 1
+
+    async def test_its_return_is_one_line_of_the_log(self, caplog: pytest.LogCaptureFixture) -> None:
+        caplog.set_level(logging.INFO, "redrive.inbox")
+        web = Web()
+        await web.post()
+        assert caplog.text == ""
+        web.database.down = True
+        await web.post()
+        web.database.down = False
+        for _ in range(3):
+            assert (await web.post()).status == 200
+        assert caplog.text.count("the database is back") == 1
+
+    async def test_why_a_slow_one_failed_at_last_is_told_once(
+        self, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(receiving, "_ANSWER_WITHIN", 0.02)
+        web = Web()
+        at_last = asyncio.Event()
+
+        async def refused() -> None:
+            await at_last.wait()
+            raise Unavailable('the database is out of reach: database "shop" does not exist')
+
+        web.database.then = [refused, refused]
+        for _ in range(2):
+            assert (await web.post()).status == 503
+        at_last.set()
+        await web.receiver.close()
+        assert caplog.text.count('database "shop" does not exist') == 1
+
+    async def test_a_setting_that_is_wrong_is_a_sentence_and_no_traceback(
+        self, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        web = Web()
+        web.database.then = [ConfigError("no database is named")] * 2
+        for _ in range(2):
+            assert (await web.post()).status == 503
+        assert caplog.text.count("no database is named") == 1 and "Traceback" not in caplog.text
 
     async def test_a_database_that_does_not_answer_is_503_and_the_repeat_a_duplicate(
         self, monkeypatch: pytest.MonkeyPatch

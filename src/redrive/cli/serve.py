@@ -6,15 +6,15 @@ import logging
 from typing import Annotated, Literal
 
 import typer
+from psycopg.errors import InsufficientPrivilege
 
 from redrive.app import Redrive
 from redrive.app.loading import load_app
 from redrive.cli.declaring import app_name, declare
 from redrive.cli.options import AppOption, DatabaseOption
 from redrive.cli.session import Session, session
-from redrive.errors import QueueMissing, SetupError
-from redrive.job import JobDefinition
-from redrive.store import migrations
+from redrive.errors import SetupError
+from redrive.store import events, migrations
 from redrive.store.url import redact
 from redrive.web.application import asgi
 from redrive.web.serving import listen
@@ -58,7 +58,10 @@ def serve(
 
 
 def _prepare(store: Session, app: Redrive) -> None:
-    """The schema and the queues are there. Raises `SetupError`, `QueueMissing`, `Unavailable`."""
+    """The schema and the queues are there, and this role may record.
+
+    Raises `SetupError`, `QueueMissing`, `Unavailable`.
+    """
     lacking = store.run(migrations.check_statement())
     if lacking:
         shown = ", ".join(lacking[:3]) + (f" and {len(lacking) - 3} more" if len(lacking) > 3 else "")
@@ -68,20 +71,17 @@ def _prepare(store: Session, app: Redrive) -> None:
         if job.queue not in queues:
             continue
         try:
-            for line in _declare(store, job):
+            for line in declare(store, [job]):
                 log.info("%s", line, extra={"event": "queue_declared"})
-        except QueueMissing:
-            raise
         except SetupError as error:
-            # A role that may only send declares nothing; whether the queue is there, its first event says.
-            log.info("queue %s is not declared: %s", job.queue, error, extra={"event": "not_declared"})
-
-
-def _declare(store: Session, job: JobDefinition) -> list[str]:
+            # A role that may only send declares nothing; whether the queue is there is asked next.
+            log.debug("queue %s is not declared: %s", job.queue, error, extra={"event": "not_declared"})
     try:
-        return declare(store, [job])
+        store.run(events.check_inbox(sorted(queues)))
     except SetupError as error:
-        # This role may not make the queue: that it is missing says more than why it is not made.
-        if isinstance(error.__context__, QueueMissing):
-            raise error.__context__ from None
+        if isinstance(error.__cause__, InsufficientPrivilege):
+            raise SetupError(
+                "this role may not record webhooks; the owner of schema redrive lets it with "
+                "`redrive grant ROLE send`"
+            ) from error
         raise

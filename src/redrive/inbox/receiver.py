@@ -22,9 +22,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
 
-from redrive.errors import QueueMissing, SetupError, SignatureError, Unavailable
+from redrive.errors import ConfigError, QueueMissing, SetupError, SignatureError, Unavailable
 from redrive.inbox import body as bodies
 from redrive.inbox.body import Budget, ReceiveMessage, Share
 from redrive.inbox.examine import Examined, examine
@@ -32,9 +31,9 @@ from redrive.inbox.inbox import Inbox
 from redrive.inbox.recorder import Recorder, allowance
 from redrive.inbox.refusals import Refusals
 from redrive.inbox.secrets import resolve
+from redrive.store import events
 from redrive.store.database import Database
 from redrive.store.events import Received
-from redrive.store.statement import Statement
 
 log = logging.getLogger("redrive.inbox")
 
@@ -102,6 +101,8 @@ class Receiver:
         self._recorder = Recorder(database)
         self._threads: ThreadPoolExecutor | None = None
         self._told: dict[str, float] = {}
+        self._away = False
+        """The log says that the database does not answer."""
 
     async def receive(
         self, source: str, headers: Headers, stream: ReceiveMessage, url: Callable[[], str]
@@ -139,13 +140,20 @@ class Receiver:
         finally:
             share.release()
 
-    async def well(self) -> bool:
-        """Whether the database answers in time."""
-        call = asyncio.ensure_future(self._database().run(_ALIVE, deadline=_ANSWER_WITHIN))
-        done, _ = await asyncio.wait({call}, timeout=_ANSWER_WITHIN)
-        if not done:
-            call.cancel()
-        return bool(done) and call.exception() is None
+    async def problem(self) -> str | None:
+        """Why nothing can be recorded now, in a few words for anybody; None: it can. The log says more."""
+        statement = events.check_inbox(sorted({inbox.queue for inbox in self._inboxes.values()}))
+        try:
+            async with asyncio.timeout(_ANSWER_WITHIN):
+                await self._database().run(statement, deadline=_ANSWER_WITHIN)
+        except (Unavailable, TimeoutError) as error:
+            said = str(error) or f"the database has not answered in {_ANSWER_WITHIN:g} s"
+            self._tell("not ready", logging.WARNING, "not ready: %s", said)
+            return "the database does not answer"
+        except Exception as error:
+            self._tell("not ready", logging.ERROR, "not ready: %s", error)
+            return "webhooks cannot be recorded"
+        return None
 
     async def close(self) -> None:
         """Let what is being recorded end, and tell what was refused; two seconds each at most."""
@@ -204,20 +212,25 @@ class Receiver:
             # It goes on: cut off, a slow database would never get any event recorded. Its bytes still count.
             kept = share.handed_on()
             call.add_done_callback(lambda ended: self._late(ended, kept))
-            self._tell("slow", logging.WARNING, "the database has not answered in %.1f s; 503", within)
+            self._away |= self._tell(
+                "slow", logging.WARNING, "the database has not answered in %.1f s; 503", within
+            )
             return LATER
         try:
             answer = call.result()
         except Unavailable as error:
-            self._tell("unavailable", logging.WARNING, "%s; 503", error)
+            self._away |= self._tell("unavailable", logging.WARNING, "%s; 503", error)
             return LATER
-        except (SetupError, QueueMissing) as error:
+        except (ConfigError, SetupError, QueueMissing) as error:
             self._tell(f"setup {inbox.source}", logging.ERROR, "inbox %s: %s; 503", inbox.source, error)
             return LATER
         except Exception as error:
             # The sender can do nothing about it but try again, and shall.
             log.error("inbox %s: recording failed; 503", inbox.source, exc_info=error, extra=_EXTRA)
             return LATER
+        if self._away:
+            self._away = False
+            log.info("the database is back", extra=_EXTRA)
         if answer.conflict:
             return CONFLICT
         return DUPLICATE if answer.duplicate else OK
@@ -225,15 +238,20 @@ class Receiver:
     def _late(self, call: asyncio.Future[Received], share: Share) -> None:
         share.release()
         if not call.cancelled() and (error := call.exception()) is not None:
-            log.debug("answered 503 before: %s", error)
+            # Whoever cannot connect says why only after the answer was due.
+            self._away |= self._tell("late", logging.WARNING, "answered 503, for: %s", error)
 
-    def _tell(self, kind: str, level: int, text: str, *values: object) -> None:
-        """Once in a while: a database that is away for an hour is one event, not a line for each request."""
+    def _tell(self, kind: str, level: int, text: str, *values: object) -> bool:
+        """Once in a while: a database that is away for an hour is one event, not a line for each request.
+
+        Whether it was said now.
+        """
         now = time.monotonic()
-        if now - self._told.get(kind, -_TOLD_EVERY) >= _TOLD_EVERY:
-            self._told[kind] = now
-            log.log(level, text, *values, extra=_EXTRA)
+        if now - self._told.get(kind, -_TOLD_EVERY) < _TOLD_EVERY:
+            return False
+        self._told[kind] = now
+        log.log(level, text, *values, extra=_EXTRA)
+        return True
 
 
 _EXTRA = {"event": "inbox"}
-_ALIVE: Statement[Any] = Statement("select 1", (), lambda rows: rows)

@@ -14,7 +14,10 @@ from uuid import UUID
 from redrive import payload as payloads
 from redrive.errors import InvalidArgument
 from redrive.policy import check_count
-from redrive.store.statement import Row, Statement, scalar, text_array
+from redrive.store.statement import Row, Statement, nothing, scalar, text_array
+
+# Postgres' integer.
+_MOST_ROWS = 2**31 - 1
 
 STATUSES = ("received", "processed", "failed", "ignored")
 
@@ -266,7 +269,7 @@ def page(
             _moment(since, "since"),
             _moment(until, "until"),
             None if after is None else check_id(after),
-            check_count(limit, "limit"),
+            _limit(limit),
         ),
         lambda rows: [Listed(*row) for row in rows],
     )
@@ -298,7 +301,7 @@ def refusals(source: str | None = None, *, limit: int = 100) -> Statement[list[R
     return Statement(
         f"select {_columns(Refusal, 'headers')}"
         " from redrive.refusals(p_source => %s::text, p_limit => %s::integer)",
-        (source, check_count(limit, "limit")),
+        (source, _limit(limit)),
         lambda rows: [_refusal(row) for row in rows],
     )
 
@@ -332,6 +335,11 @@ def now() -> Statement[datetime]:
     return Statement("select redrive.clock()", (), scalar)
 
 
+def check_inbox(queues: Sequence[str]) -> Statement[None]:
+    """Asks whether webhooks for these queues can be recorded; raises `QueueMissing`, `SetupError` if not."""
+    return Statement("select redrive.check_inbox(%s::text[])", (text_array(queues),), nothing)
+
+
 def check_id(id: object) -> str:
     """Return `id` as the text of a uuid, else raise `InvalidArgument`."""
     try:
@@ -342,6 +350,12 @@ def check_id(id: object) -> str:
 
 def _columns(of: type[Any], *as_text: str) -> str:
     return ", ".join(f"{name}::text" if name in as_text else name for name in of._fields)
+
+
+def _limit(value: int) -> int:
+    if check_count(value, "limit") > _MOST_ROWS:
+        raise InvalidArgument(f"limit is {value}; it must be at most {_MOST_ROWS}")
+    return value
 
 
 def _moment(value: datetime | None, name: str) -> str | None:

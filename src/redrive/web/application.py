@@ -42,8 +42,8 @@ def asgi(app: Redrive, *, receiver: Receiver | None = None) -> Starlette:
         await app.close()
 
     async def ready(_: Request) -> PlainTextResponse:
-        well = await given.well()
-        return PlainTextResponse("ok\n" if well else "the database does not answer\n", 200 if well else 503)
+        problem = await given.problem()
+        return PlainTextResponse(f"{problem or 'ok'}\n", 503 if problem else 200)
 
     made = Starlette(
         routes=[
