@@ -15,6 +15,7 @@ from redrive.cli.redaction import REDACTED, is_secret, redact
         "password", "PASSWORD", "user_password", "passwd", "db.passwd", "passphrase", "secret",
         "clientSecret", "client-secret", "token", "accessToken", "access_token", "Authorization",
         "authorisation", "api_key", "apiKey", "API-Key", "APIKey", "x-api-key", "access key", "private_key",
+        "streamKey", "stream_key", "signingKey", "x-signing-key", "encryptionKey", "licenseKey", "SSH key",
         "credentials", "Set-Cookie", "pwd", "pin", "otp", "card_number", "cvc",
     ],
 )  # fmt: skip
@@ -23,8 +24,13 @@ def test_names_of_secrets_are_known_in_any_spelling(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["key", "keyboard", "template", "user_id", "passenger", "author", "pinned", "compass", "shipping"]
-)
+    "name",
+    [
+        "key", "keyboard", "template", "user_id", "passenger", "author", "pinned", "compass", "shipping",
+        "keys", "idempotency_key", "idempotencyKey", "primary_key", "public_key", "x-redrive-key", "sort_key",
+        "upstream_key", "streamId", "mapKey", "snapshot_key", "signature_count", "monkey", "stream_keyboard",
+    ],
+)  # fmt: skip
 def test_other_names_are_left_alone(name: str) -> None:
     assert not is_secret(name)
 

@@ -17,6 +17,8 @@ REDACTED = "[redacted]"
 
 _SECRET = re.compile(
     r"passw(or)?d|passphrase|passcode|secret|token|authori[sz]ation|api_?key|access_?key|private_?key|"
+    r"(^|_)(stream|sign|signing|encryption|decryption|hmac|shared|master|root|ssh|webhook|session|service|"
+    r"account|storage|app|client|licen[cs]e)_?key($|_)|"
     r"credential|cookie|(^|_)(pwd|pass|pin|otp|auth|jwt|cvc|cvv|ssn|iban|card_?number)($|_)"
 )
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
