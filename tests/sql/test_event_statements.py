@@ -117,6 +117,42 @@ async def test_refusals_go_in_and_come_out(database: Database) -> None:
     assert (status.received, status.refused) == (0, {"stale": 2})
 
 
+@pytest.mark.parametrize(
+    "at",
+    [
+        "infinity",
+        "-infinity",
+        "0044-03-15 BC",
+        "1969-12-31T23:59:59Z",
+        "294276-01-01",
+        "9999-12-31",
+        "soon",
+        "",
+    ],
+)
+async def test_a_refusal_at_no_time_a_clock_has_is_one_of_now(database: Database, at: str) -> None:
+    before = await database.run(events.now())
+    said = [{"source": "s", "reason": "stale", "count": 1, "samples": [{"at": at}]}]
+    await database.run(events.note_refusals(said))
+    [kept] = await database.run(events.refusals("s"))
+    assert before <= kept.at <= await database.run(events.now())
+
+
+async def test_a_refusal_keeps_the_time_of_its_receiver(database: Database) -> None:
+    at = await database.run(events.now()) - timedelta(seconds=3)
+    said = [{"source": "s", "reason": "stale", "count": 1, "samples": [{"at": at.isoformat()}]}]
+    await database.run(events.note_refusals(said))
+    assert [each.at for each in await database.run(events.refusals("s"))] == [at]
+
+
+async def test_a_refusal_that_was_kept_with_such_a_time_can_be_read(
+    database: Database, db: psycopg.Connection
+) -> None:
+    db.execute("insert into redrive.webhook_refused (source, at, reason) values ('s', 'infinity', 'stale')")
+    [kept] = await database.run(events.refusals("s"))
+    assert kept.at <= await database.run(events.now())
+
+
 async def test_an_older_answer_is_not_written(database: Database) -> None:
     now = await database.run(events.now())
     assert await database.run(events.note_fetch("s", "r", now))

@@ -66,6 +66,17 @@ class TestManyEvents:
         assert [bytes(event(sql, row.id).raw) for row in got] == bodies
         assert sql.live(got[2].msg_id).message == {"event_id": "e2", "type": "t"}
 
+    @pytest.mark.parametrize(
+        "sizes", [(2, 2), (4, 2), (-1, 6), (5, None), (None, None), ("3x", 2), (2.5, 2.5), (10**12, 5)]
+    )
+    def test_that_share_out_their_bodies_wrongly_are_refused(self, sql: Contract, sizes: Any) -> None:
+        sql.create()
+        both = [described("a", raw=b"abc"), described("b", raw=b"de")]
+        wrong = [({**facts, "size": size}, raw) for (facts, raw), size in zip(both, sizes, strict=True)]
+        with pytest.raises(psycopg.Error, match="sizes of the events must be whole numbers, in all as many"):
+            receive_all(sql, *wrong)
+        assert sql("select from redrive.webhook_event") == []
+
     def test_tell_json_null_from_no_payload(self, sql: Contract) -> None:
         sql.create()
         null, nothing = receive_all(sql, described("null", None), described("nothing", raw=b"null"))

@@ -1,5 +1,6 @@
 -- note_refusals: what a receiver refused since it last said so, gathered: a JSON array of {"source", "reason", "count", "samples"},
 -- a sample being {"at", "detail", "headers", "body_base64", "size", "event_id"}. Counted by day; the samples go to the quarantine.
+-- An "at" that cannot be (before 1970, or tomorrow) counts as now.
 -- part: send
 create function redrive.note_refusals(p_refusals jsonb) returns void
 language plpgsql security definer set search_path = ''
@@ -21,7 +22,7 @@ begin
         perform redrive._count_refused(r.source, r.reason, r.total::bigint, v_now);
     end loop;
     perform redrive._quarantine(
-                e ->> 'source', coalesce(redrive._time(s ->> 'at'), v_now), e ->> 'reason', s ->> 'detail', nullif(s -> 'headers', 'null'),
+                e ->> 'source', redrive._refused_at(redrive._time(s ->> 'at'), v_now), e ->> 'reason', s ->> 'detail', nullif(s -> 'headers', 'null'),
                 decode(s ->> 'body_base64', 'base64'), substring(s ->> 'size' from '^\d{1,18}$')::bigint, s ->> 'event_id')
        from jsonb_array_elements(p_refusals) e, jsonb_array_elements(e -> 'samples') s;
 end

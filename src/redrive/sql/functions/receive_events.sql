@@ -15,12 +15,19 @@ declare
     v_new bigint[] := '{}';
     q redrive.queue;
     v_queue text;
+    v_queues text[];
+    v_fits boolean;
     v_large boolean;
 begin
     if coalesce(jsonb_typeof(p_events), '') <> 'array' or p_raws is null then
         perform redrive._refuse('events are a JSON array of objects, and raws their bodies one behind the other');
     end if;
-    for v_queue in select distinct e ->> 'queue' from jsonb_array_elements(p_events) e order by 1 loop
+    select array_agg(distinct s.queue), bool_and(s.size is not null) and sum(s.size) = octet_length(p_raws) into v_queues, v_fits
+      from (select e ->> 'queue' as queue, substring(e ->> 'size' from '^\d{1,9}$')::bigint as size from jsonb_array_elements(p_events) e) s;
+    if not v_fits then
+        perform redrive._refuse('the sizes of the events must be whole numbers, in all as many bytes as raws has');
+    end if;
+    foreach v_queue in array coalesce(v_queues, '{}') loop
         q := redrive._policy_of(v_queue);
         v_large := null;
         for v_event in select r.* from redrive._receive_new(q, p_events, p_raws, v_now) r loop

@@ -5,11 +5,13 @@ create function redrive.refusals(p_source text default null, p_limit integer def
 returns table (id bigint, source text, at timestamptz, reason text, detail text, headers jsonb, body bytea, size bigint, event_id text)
 language plpgsql security definer set search_path = ''
 as $$
+declare
+    v_now timestamptz := redrive.clock();
 begin
     if p_limit is null or p_limit < 1 then
         perform redrive._refuse(format('limit is %s; it must be a whole number >= 1', coalesce(p_limit::text, 'null')));
     end if;
-    return query select r.id, r.source::text, r.at, r.reason, r.detail, r.headers, r.body, r.size, r.event_id
+    return query select r.id, r.source::text, redrive._refused_at(r.at, v_now), r.reason, r.detail, r.headers, r.body, r.size, r.event_id
                    from redrive.webhook_refused r where p_source is null or r.source = p_source order by r.id desc limit p_limit;
 end
 $$;
