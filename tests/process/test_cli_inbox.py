@@ -99,6 +99,10 @@ class TestListing:
         assert listed("--since", "2026-01-31T12:00Z", "--until", "2026-01-31T12:00:01Z") == ["old"]
         assert listed("--since", "2026-01-31T13:00+01:00", "--until", "2026-01-31T12:00Z") == []
 
+    def test_a_limit_is_what_postgres_can_count(self) -> None:
+        ran = run("inbox", "list", "--limit", "99999999999")
+        assert ran.code == 2 and "limit is 99999999999; it must be at most 2147483647" in ran.err, ran
+
     def test_what_comes_from_outside_cannot_drive_the_terminal(self, db: Db) -> None:
         receive(db, "evt\x1b[2J", "paid\x07")
         settle(db, "reject", error="\x1b]0;owned\x07 https://u:hunter2@api.example")
@@ -172,6 +176,17 @@ class TestShowing:
         shown = fine("inbox", "show", event, "--json").json
         assert (shown["status"], shown["message"]) == ("failed", None)
 
+    def test_the_message_of_another_in_a_queue_made_anew_is_not_shown_as_its_own(self, db: Db) -> None:
+        event = receive(db, "e")
+        fine("queue", "drop", "hooks", "--yes")
+        fine("queue", "create", "hooks")
+        other = receive(db, "other")
+        settle(db, "retry", error="of the other")
+        shown = fine("inbox", "show", event, "--json").json
+        assert (shown["msg_id"], shown["status"]) == (1, "failed")
+        assert (shown["message"], shown["failures"]) == (None, [])
+        assert fine("inbox", "show", other, "--json").json["failures"] != []
+
     def test_an_event_nobody_knows_exits_1(self) -> None:
         for name in ("8f3c2a10-4b6d-4e21-9c58-2f7a1d0e6b33", "stripe/evt_9"):
             ran = run("inbox", "show", name)
@@ -237,6 +252,14 @@ class TestReplaying:
         assert "1 left alone: their job waits or runs already" in told.out and "1 not found" in told.out
         missing = run("inbox", "replay", "stripe/nothing", "--dry-run")
         assert missing.code == 1 and "there is no event stripe/nothing" in missing.err
+
+    def test_an_event_that_is_named_twice_is_replayed_once_the_oldest_first(self, db: Db) -> None:
+        first, second = receive(db, "e1"), receive(db, "e2")
+        settle(db, "done", qty=2)
+        named = ("stripe/e2", first, second.upper(), "stripe/e1", second)
+        answered = fine("inbox", "replay", *named, "--rate", "1000", "--yes", "--json").json
+        assert [each["id"] for each in answered["replayed"]] == [first, second]
+        assert (answered["kept"], answered["untried"]) == ([], 0)
 
     def test_it_asks_first(self, db: Db) -> None:
         receive(db, "e")

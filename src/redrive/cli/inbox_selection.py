@@ -156,12 +156,15 @@ class Selection:
             found.ids.reverse()
             found.sample.reverse()
             return found
+        named: dict[str, datetime] = {}
         for name in dict.fromkeys(self.names):
             event = lookup(store, name)
             if event is None:
                 found.missing.append(name)
             else:
-                found.ids.append(event.id)
+                # One event has two names.
+                named[event.id] = event.received_at
+        found.ids = sorted(named, key=lambda id: (named[id], id))
         return found
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import typer
 
@@ -79,6 +79,10 @@ def _facts(event: Recorded, *, raw: bool) -> dict[str, Any]:
 def _message(store: Session, event: Recorded) -> dict[str, Any] | None:
     """What is known of its message; None when its queue was dropped, or keeps no archive."""
     try:
-        return store.run(messages.message(event.queue, event.msg_id))
+        found = store.run(messages.message(event.queue, event.msg_id))
     except QueueMissing:
         return None
+    # A queue that was dropped and made again counts its messages from 1 again.
+    headers: object = None if found is None else found["headers"]
+    mine = isinstance(headers, dict) and cast("dict[str, Any]", headers).get("x-redrive-event") == event.id
+    return found if mine else None
