@@ -10,6 +10,7 @@ from typing import Any
 import psycopg
 import pytest
 
+from redrive.store.embedded import EmbeddedServer
 from tests.support.cli import fine, run
 
 Db = psycopg.Connection[Any]
@@ -146,6 +147,19 @@ class TestConfig:
 
     def test_a_database_that_nobody_named_is_no_fault_here(self) -> None:
         assert fine("config", "--json").json["database_url"] == {"value": None, "source": None}
+
+    def test_of_an_embedded_server_it_shows_the_url_for_psql_while_it_runs(self, tmp_path: Path) -> None:
+        server = EmbeddedServer(tmp_path / ".redrive")
+        server.start()
+        try:
+            shown = fine("config", "--json").json["psql"]
+            with psycopg.connect(shown["value"]) as connection:
+                assert connection.execute("select current_database()").fetchone() == ("redrive",)
+            assert shown["value"] in fine("config").out
+        finally:
+            server.stop(remove=False)
+        shown = fine("config", "--json").json["psql"]
+        assert shown == {"value": None, "source": "no server runs; redrive dev starts it"}
 
     def test_a_misspelt_setting_is_refused(self, tmp_path: Path) -> None:
         (tmp_path / "redrive.toml").write_text('databse_url = "x"\n')

@@ -148,9 +148,7 @@ class EmbeddedServer:
                 cluster.post_guard(settled)
                 cluster.run(settled, durable=self._durable, deadline=deadline)
                 cluster.warn_without_guard(settled)
-                self._url = (
-                    f"postgresql://redrive@/redrive?host={settled.socket_directory()}&port={cluster.PORT}"
-                )
+                self._url = _url(str(settled.socket_directory()))
                 self._open(settled)
         except BaseException:
             self.stop()
@@ -192,6 +190,27 @@ class EmbeddedServer:
         if not self._durable:
             parts.append("its data gone if the machine crashes")
         return ", ".join(parts)
+
+
+def running_url(directory: Path) -> str | None:
+    """The URL of the server of `directory` while one runs; None else. For people to look in with psql.
+
+    Starts nothing, and makes nobody a user of the server: it stops when the last user leaves.
+    """
+    try:
+        note = directory / "home"
+        place = Path(note.read_text()) if note.is_file() else directory
+        running = guard.postmaster(place)
+        if running is None or running[1] != "ready":
+            return None
+        # Postgres notes there where its first socket is.
+        return _url((place / "data" / "postmaster.pid").read_text().splitlines()[4])
+    except (OSError, IndexError):
+        return None
+
+
+def _url(sockets: str) -> str:
+    return f"postgresql://redrive@/redrive?host={sockets}&port={cluster.PORT}"
 
 
 def _take(place: Path, name: str, kind: int, deadline: float) -> int:
