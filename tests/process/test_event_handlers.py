@@ -172,7 +172,9 @@ class TestAHandler:
                 assert (await ended(db, ids[type], "failed")).last_error
             assert "no such invoice" in record(db, ids["reject"]).last_error
             assert record(db, ids["snooze"]).status == "received"
-            assert (worker.stats.rejected, worker.stats.snoozed, worker.stats.dead) == (1, 1, 3)
+            # The worker counts after its commit, which is what was waited for.
+            stats = worker.stats
+            await until(lambda: (stats.rejected, stats.snoozed, stats.dead) == (1, 1, 3))
         assert count(db, "q_hooks_dlq") == 3
 
     async def test_nobody_has_for_this_event_leaves_it_ignored(
