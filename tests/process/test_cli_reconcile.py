@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Generator
 from pathlib import Path
 
@@ -12,8 +13,11 @@ import pytest
 from redrive.cli.dev import install_tables_of
 from redrive.cli.session import session
 from tests.support.cli import fine, run
+from tests.support.command import Command
+from tests.support.embedded import until
 from tests.support.fastpix_api import SECRET_KEY, TOKEN_ID, FastPixApi
 from tests.support.fastpix_inbox import SIGNING_SECRET
+from tests.support.roles import Roles
 from tests.support.serving import Serving
 
 APP = """
@@ -123,6 +127,46 @@ def test_without_the_tables_the_command_to_make_them_is_named(
     assert ran.code == 2 and "redrive migrate --app" in ran.err
     fine("migrate", "--app", _app())
     fine("inbox", "reconcile", "fastpix")
+
+
+def test_roles_granted_after_the_tables_were_made_work_and_reconcile(
+    api: FastPixApi, db: psycopg.Connection, roles: Roles, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worker, receiver = roles.create("worker", "login"), roles.create("reconciler", "login")
+    fine("grant", worker, "work", "send")
+    fine("grant", receiver, "send", "read")
+    api.add_media("m-1", "ready")
+    monkeypatch.setenv("REDRIVE_DATABASE_URL", roles.url(db.info, receiver))
+    assert fine("inbox", "reconcile", "fastpix", "--json").json["kinds"]["media"]["sent"] == 1
+    there = {"REDRIVE_DATABASE_URL": roles.url(db.info, worker), "REDRIVE_APP": _app()}
+    with Command("worker", folder=Path.cwd(), environment=there) as working:
+        until(lambda: db.execute("select from fastpix.media").fetchall())
+        assert working.end(signal.SIGTERM) == 0
+    assert "0 events sent" in fine("inbox", "reconcile", "fastpix").out
+    # What one part gives and another does not need goes with it.
+    assert rights(db, worker) == {"SELECT", "INSERT", "UPDATE", "DELETE", "USAGE"}
+    assert rights(db, receiver) == {"SELECT", "USAGE"}
+    fine("grant", worker, "read", "--database", database_url)
+    fine("grant", "--revoke", worker, "work", "--database", database_url)
+    assert rights(db, worker) == {"SELECT", "USAGE"}
+    fine("migrate", "--app", _app(), "--database", database_url)
+    assert rights(db, worker) == {"SELECT", "USAGE"}
+    fine("grant", "--revoke", worker, "read", "send", "--database", database_url)
+    assert rights(db, worker) == set()
+    fine("migrate", "--database", database_url)
+    assert (rights(db, worker), rights(db, receiver)) == (set(), {"SELECT", "USAGE"})
+
+
+def rights(db: psycopg.Connection, role: str) -> set[str]:
+    """What was given to `role` in schema fastpix, and on it."""
+    rows = db.execute(
+        "select privilege_type from pg_class, aclexplode(relacl) a"
+        " where relnamespace = 'fastpix'::regnamespace and a.grantee = %(role)s::regrole"
+        " union select privilege_type from pg_namespace, aclexplode(nspacl) a"
+        " where nspname = 'fastpix' and a.grantee = %(role)s::regrole",
+        {"role": role},
+    ).fetchall()
+    return {privilege for (privilege,) in rows}
 
 
 def test_redrive_dev_makes_the_tables_too_and_leaves_a_broken_app_to_its_worker(

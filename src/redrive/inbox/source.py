@@ -21,7 +21,8 @@ from psycopg.rows import TupleRow, tuple_row
 
 from redrive.errors import RedriveError, SetupError
 from redrive.job import Snooze
-from redrive.store import install
+from redrive.sql import function_files
+from redrive.store import grants, install
 from redrive.store.faults import explain_psycopg
 
 T = TypeVar("T")
@@ -105,7 +106,10 @@ class Api(Protocol):
         ...
 
     def schema(self, source: str) -> str:
-        """SQL that makes the source's tables for inbox `source`, and may run again; "" for none."""
+        """SQL that makes the source's tables for inbox `source`, and may run again; "" for none.
+
+        Its rows in `redrive.api_table` say which part of redrive needs which rights on them.
+        """
         ...
 
     async def close(self) -> None:
@@ -211,6 +215,7 @@ def install_tables(connection: psycopg.Connection[Any], apis: Mapping[str, Api])
             with connection.transaction():
                 cursor.execute(install.opening().encode())
                 cursor.execute(script.encode())
+                cursor.execute(grants.apply_sql(function_files()).encode())
         except InsufficientPrivilege as error:
             raise SetupError(
                 f"{error.diag.message_primary}: the owner of schema redrive makes the tables of "

@@ -1,4 +1,7 @@
-"""Grants: a role with a part of redrive can execute that part's functions, and needs no right on any table.
+"""Grants: a role with a part of redrive can execute that part's functions, and needs no right on its tables.
+
+The tables of an inbox's API are no part of schema redrive, and have no functions in front:
+`redrive.api_table` says which part needs which rights on them.
 
 Guarantees  what was granted is recorded and holds again after every migrate, which replaces functions;
             a role that is gone is passed over. Supabase's `service_role`, where it exists, gets work, send.
@@ -31,7 +34,7 @@ def revoke(connection: psycopg.Connection[Any], role: str, part: str) -> None:
     """Take `part` from `role`; what another part of the role's covers stays. Raises as `grant` does."""
     _check(connection, role, part)
     record = "delete from redrive.role_grant where role = %s and part = %s"
-    _change(connection, record, role, part, _revoke_sql(function_files(FOLDER), role))
+    _change(connection, record, role, part, _revoke_sql(function_files(FOLDER), role, part))
 
 
 def apply_sql(files: list[SqlFile]) -> str:
@@ -39,8 +42,9 @@ def apply_sql(files: list[SqlFile]) -> str:
     return block(_APPLY.replace("{mapping}", _mapping(files)))
 
 
-def _revoke_sql(files: list[SqlFile], role: str) -> str:
-    return block(_REVOKE.replace("{mapping}", _mapping(files)).replace("{role}", quote(role)))
+def _revoke_sql(files: list[SqlFile], role: str, part: str) -> str:
+    filled = _REVOKE.replace("{mapping}", _mapping(files)).replace("{part}", quote(part))
+    return block(filled.replace("{role}", quote(role)))
 
 
 def _mapping(files: list[SqlFile]) -> str:
@@ -89,6 +93,7 @@ _APPLY = """
 declare
     v_role record;
     v_function record;
+    v_table record;
 begin
     if exists (select from pg_catalog.pg_roles where rolname = 'service_role') then
         insert into redrive.role_grant (role, part) values ('service_role', 'work'), ('service_role', 'send')
@@ -112,6 +117,25 @@ begin
         loop
             execute format('grant execute on function %s to %I', v_function.signature, v_role.rolname);
         end loop;
+        for v_table in
+            select distinct n.nspname, c.relname, r.may,
+                   pg_has_role(n.nspowner, 'usage')
+                   and not exists (select from aclexplode(n.nspacl) a
+                                    where a.grantee = v_role.oid and a.privilege_type = 'USAGE') as closed
+              from redrive.api_table t
+              join pg_catalog.pg_namespace n on n.nspname = t.schema_name
+              join pg_catalog.pg_class c on c.relnamespace = n.oid and c.relname = t.table_name
+             cross join unnest(t.rights) r(may)
+             where t.part = any (v_role.parts) and pg_has_role(c.relowner, 'usage')
+               and not exists (select from aclexplode(c.relacl) a
+                                where a.grantee = v_role.oid and a.privilege_type = upper(r.may))
+        loop
+            if v_table.closed then
+                execute format('grant usage on schema %I to %I', v_table.nspname, v_role.rolname);
+            end if;
+            execute format('grant %s on %I.%I to %I',
+                           v_table.may, v_table.nspname, v_table.relname, v_role.rolname);
+        end loop;
     end loop;
 end
 """
@@ -120,7 +144,32 @@ _REVOKE = """
 declare
     v_parts text[] := (select coalesce(array_agg(part), '{}') from redrive.role_grant where role = {role});
     v_function record;
+    v_table record;
 begin
+    for v_table in
+        select n.nspname, c.relname, r.may
+          from redrive.api_table t
+          join pg_catalog.pg_namespace n on n.nspname = t.schema_name
+          join pg_catalog.pg_class c on c.relnamespace = n.oid and c.relname = t.table_name
+         cross join unnest(t.rights) r(may)
+         where t.part = {part} and pg_has_role(c.relowner, 'usage')
+           and not exists (select from redrive.api_table k
+                            where (k.schema_name, k.table_name) = (t.schema_name, t.table_name)
+                              and k.part = any (v_parts) and r.may = any (k.rights))
+    loop
+        execute format('revoke %s on %I.%I from %I', v_table.may, v_table.nspname, v_table.relname, {role});
+    end loop;
+    for v_table in
+        select n.nspname
+          from pg_catalog.pg_namespace n
+         where n.nspname in (select schema_name from redrive.api_table where part = {part})
+           and pg_has_role(n.nspowner, 'usage')
+           and not exists (select from pg_catalog.pg_class c cross join aclexplode(c.relacl) a
+                              join pg_catalog.pg_roles r on r.oid = a.grantee
+                            where c.relnamespace = n.oid and r.rolname = {role})
+    loop
+        execute format('revoke usage on schema %I from %I', v_table.nspname, {role});
+    end loop;
     for v_function in
         select p.oid::pg_catalog.regprocedure as signature
           from pg_catalog.pg_proc p

@@ -114,25 +114,10 @@ select e.id,
   from redrive.webhook_event e
  where e.source in (select i.source from fastpix.inbox i);
 
-do $$
-declare
-    v_role record;
-    v_table text;
-begin
-    for v_role in
-        select g.role, array_agg(g.part) as parts
-          from redrive.role_grant g join pg_catalog.pg_roles r on r.rolname = g.role
-         where g.part in ('work', 'operate', 'read') group by g.role
-    loop
-        execute format('grant usage on schema fastpix to %I', v_role.role);
-        execute format('grant select on fastpix.webhook_events to %I', v_role.role);
-        execute format('grant select on fastpix.inbox to %I', v_role.role);
-        foreach v_table in array array['media', 'live_streams', 'uploads'] loop
-            execute format('grant select on fastpix.%I to %I', v_table, v_role.role);
-            if 'work' = any (v_role.parts) then
-                execute format('grant insert, update, delete on fastpix.%I to %I', v_table, v_role.role);
-            end if;
-        end loop;
-    end loop;
-end
-$$;
+-- Which part of redrive needs which rights here: granted with the part, and taken with it.
+insert into redrive.api_table (schema_name, table_name, part, rights)
+select 'fastpix', t.name, p.part,
+       case when p.part = 'work' and t.written then array['select', 'insert', 'update', 'delete'] else array['select'] end
+  from (values ('media', true), ('live_streams', true), ('uploads', true), ('inbox', false), ('webhook_events', false)) t(name, written)
+ cross join (values ('work'), ('operate'), ('read')) p(part)
+on conflict (schema_name, table_name, part) do update set rights = excluded.rights;
