@@ -126,3 +126,27 @@ def test_a_closed_stdin_is_said() -> None:
         2,
         "redrive: stdin is closed; give the payloads as files or as an argument\n",
     )
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
+def test_a_closed_stdout_or_stderr_is_nobody_who_watches(closed: str) -> None:
+    script = (
+        "import sys; sys.argv = ['redrive', 'config']\n"
+        "from redrive.cli import main, output, tables\n"
+        "from redrive.cli.progress import progress\n"
+        "def config():\n"
+        "    with progress('x', total=None) as step: step(1)\n"
+        "    tables.print_table(('id',), [('a',)]); output.say('b')\n"
+        "    output.answer('c'); output.console().print('d')\n"
+        "import redrive.cli; redrive.cli.app = config; main(); print(3, file=sys.stderr); sys.exit(7)"
+    )
+    command = f'"$0" -c "$1" {closed}'
+    ran = subprocess.run(
+        ["bash", "-c", command, sys.executable, script], capture_output=True, text=True, check=False
+    )
+    assert ran.returncode == 7
+    assert (ran.stdout, ran.stderr) == {
+        ">&-": ("", "b\n3\n"),
+        "2>&-": ("id\na\nc\nd\n", ""),
+        ">&- 2>&-": ("", ""),
+    }[closed]

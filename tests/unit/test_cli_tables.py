@@ -54,6 +54,15 @@ def test_on_a_terminal_columns_are_left_out_before_a_word_is_broken(
     ]
 
 
+@pytest.mark.parametrize("width", [0, -3])
+def test_a_terminal_without_a_width_is_a_common_one(monkeypatch: Patch, capsys: Capture, width: int) -> None:
+    watched(monkeypatch, width)
+    print_table(("id", "text"), [("1", "some words that fold"), ("2", LONG)])
+    shown = lines(capsys.readouterr().out)
+    assert shown[:2] == ["id  text", "1   some words that fold"]
+    assert max(map(len, shown)) in range(60, 81)
+
+
 def test_what_is_to_be_copied_is_whole_even_where_it_does_not_fit(
     monkeypatch: Patch, capsys: Capture
 ) -> None:

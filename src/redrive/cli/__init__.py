@@ -22,7 +22,7 @@ from redrive.cli.dev import dev
 from redrive.cli.grant import grant
 from redrive.cli.migrate import migrate
 from redrive.cli.options import DatabaseOption
-from redrive.cli.output import say
+from redrive.cli.output import open_closed, say
 from redrive.cli.send import send
 from redrive.cli.serve import serve
 from redrive.cli.session import name_database
@@ -70,6 +70,7 @@ def top(
 
 def main() -> None:
     """Entry of the command; ends the process."""
+    open_closed()
     for stream in (sys.stdout, sys.stderr):
         # What a terminal cannot show is no reason to fail.
         if isinstance(stream, io.TextIOWrapper):

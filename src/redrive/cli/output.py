@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import re
 import sys
 from collections.abc import Iterable
@@ -21,6 +22,8 @@ from redrive.payload import Unreadable
 
 # Nothing is folded for whoever is no terminal, whatever COLUMNS says.
 _WIDE = 100_000
+# Of a terminal that does not know how wide it is, or is told 0.
+_NO_WIDTH = 80
 # A longer value is laid out over several lines.
 _ONE_LINE = 80
 _UNREADABLE = 200
@@ -30,7 +33,18 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 def console(*, stderr: bool = False) -> Console:
     """The terminal, or a plain page without an edge where there is none."""
     stream = sys.stderr if stderr else sys.stdout
-    return Console(stderr=stderr, width=None if stream.isatty() else _WIDE, highlight=False, emoji=False)
+    page = Console(stderr=stderr, width=None if stream.isatty() else _WIDE, highlight=False, emoji=False)
+    if page.width < 1:
+        page.width = _NO_WIDTH
+    return page
+
+
+def open_closed() -> None:
+    """Let what was closed before the start swallow the answer: Python has no stream there at all."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            # Kept open: else a connection would get the number, and whatever writes to it would be sent.
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
 
 
 def say(text: str) -> None:
