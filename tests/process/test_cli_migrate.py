@@ -76,6 +76,13 @@ def test_the_printed_script_does_the_same(empty_database_url: str) -> None:
     assert fine("migrate", "--check", "--database", empty_database_url).code == 0
 
 
+def test_the_printed_script_has_no_app_and_says_so() -> None:
+    ran = run("migrate", "--sql", "--app", "no_such_module_here:app")
+    assert (ran.code, ran.out) == (2, "")
+    assert "--sql prints the schema alone" in ran.err
+    assert "run redrive migrate --app no_such_module_here:app once" in ran.err
+
+
 def test_the_apps_queues_are_made_with_their_declared_policies(database_url: str, tmp_path: Path) -> None:
     (tmp_path / "shop_migrated.py").write_text(APP)
     ran = fine("migrate", "--app", "shop_migrated:app", "--database", database_url)

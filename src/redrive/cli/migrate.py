@@ -10,7 +10,7 @@ from redrive.cli.declaring import NamedApp, declare, install, named_app
 from redrive.cli.options import DatabaseOption, YesOption
 from redrive.cli.output import answer, confirm, count, say
 from redrive.cli.session import Session, session
-from redrive.errors import ConfigError
+from redrive.errors import ConfigError, InvalidArgument
 from redrive.store import migrations
 from redrive.store.database import connect
 from redrive.store.migrations import Migration
@@ -52,6 +52,11 @@ def migrate(
     there; one that only the settings name is left out, with a note, where it cannot be imported.
     """
     if sql:
+        if app:
+            raise InvalidArgument(
+                "--sql prints the schema alone, without an app's queues and tables; leave out --app, and run "
+                f"redrive migrate --app {app} once the script has run"
+            )
         answer(migrations.plan_sql())
         return
     # A check is of the schema; only an app that was asked for in so many words has to be there.
