@@ -174,6 +174,12 @@ def test_a_generic_sample_has_id_and_type_where_its_inbox_looks_for_them(
         assert [send(where, "plain").json["answer"] for _ in "12"] == ["ok\n", "ok\n"]
 
 
+def test_an_empty_url_is_no_default(folder: Path) -> None:
+    ran = run("inbox", "send-test", "stripe", "--app", "sixteen_inboxes:app", "--url", "")
+    assert (ran.code, ran.out) == (2, "")
+    assert "--url is empty; give it a value, or leave it out" in ran.err
+
+
 def test_a_conflict_exits_1_since_no_job_was_sent(folder: Path, database_url: str) -> None:
     (folder / "a.json").write_text('{"id": "evt_1", "type": "a", "n": 1}')
     (folder / "b.json").write_text('{"id": "evt_1", "type": "a", "n": 2}')

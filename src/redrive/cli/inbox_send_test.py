@@ -68,6 +68,8 @@ def send_test(
     The secret is that of --secret-env; else the app's, where --app (or the settings) names one with an inbox
     called NAME; else that in NAME_WEBHOOK_SECRET, such as STRIPE_WEBHOOK_SECRET. Of several, the first signs.
     """
+    if url is not None and not url.strip():
+        raise InvalidArgument("--url is empty; give it a value, or leave it out")
     target = Target.of(name, app=app, secret_env=secret_env)
     body, kind = _event(target, file, type, id)
     where = url or f"http://127.0.0.1:8000/webhooks/{quote(name)}"
