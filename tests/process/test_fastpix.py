@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from redrive import Event, Job, SetupError
+from redrive import ConfigError, Event, Job, SetupError
 from redrive.inbox.reconcile import reconciliation
 from redrive.inbox.refetch import refetch
 from redrive.inbox.signing import sign
@@ -475,6 +475,10 @@ class TestSetup:
         assert FastPix().policy == {"max_attempts": 7, "concurrency": 10}
         monkeypatch.setenv("FASTPIX_MAX_READ_CT", "3")
         assert FastPix().policy["max_attempts"] == 3
+        for wrong in ("0", "", "-1", "seven", "3\n", "2147483648", "9" * 5_000):
+            monkeypatch.setenv("FASTPIX_MAX_READ_CT", wrong)
+            with pytest.raises(ConfigError, match=r"FASTPIX_MAX_READ_CT is '.{0,50}'; it must be a whole"):
+                assert FastPix().policy
 
     async def test_missing_tables_name_the_command(self, database_url: str) -> None:
         async with desk(database_url) as d:

@@ -19,6 +19,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import os
+import re
 from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import datetime
 from functools import partial
@@ -98,9 +99,9 @@ class FastPix:
     def policy(self) -> Mapping[str, Any]:
         """Raises `ConfigError` when FASTPIX_MAX_READ_CT is no whole number from 1."""
         text = os.environ.get(MAX_READ_CT, str(_DEFAULT_READ_CT))
-        if not text.isascii() or not text.isdigit() or not 0 < int(text) < 2**31:
+        if not re.fullmatch("[0-9]{1,10}", text) or not 0 < int(text) < 2**31:
             raise ConfigError(
-                f"{MAX_READ_CT} is {text!r}; it must be a whole number from 1, how often a job is tried"
+                f"{MAX_READ_CT} is {text[:40]!r}; it must be a whole number from 1, how often a job is tried"
             )
         return {"max_attempts": int(text), "concurrency": _CONCURRENCY}
 
