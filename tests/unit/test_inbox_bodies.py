@@ -105,6 +105,18 @@ class TestBudget:
             each.release()
         assert budget.taken == 0
 
+    def test_one_that_is_alone_is_let_in_whatever_it_takes(self) -> None:
+        budget = Budget(100)
+        large, small = Share(budget), Share(budget)
+        large.take(90)
+        large.take(90)
+        with pytest.raises(bodies.NoRoom):
+            small.take(1)
+        large.release()
+        small.take(1)
+        with pytest.raises(bodies.NoRoom):
+            large.take(100)
+
     def test_what_was_handed_on_is_released_by_the_other(self) -> None:
         budget = Budget(100)
         mine = Share(budget)

@@ -62,8 +62,9 @@ class Share:
         self._mine = 0
 
     def take(self, size: int) -> None:
-        """Raises `NoRoom`, and then has taken nothing."""
-        if self._budget.taken + size > self._budget.most:
+        """Raises `NoRoom`, and then has taken nothing. Who is alone is let in whatever it takes."""
+        alone = self._budget.taken == self._mine
+        if self._budget.taken + size > self._budget.most and not alone:
             raise NoRoom
         self._budget.taken += size
         self._mine += size
