@@ -9,6 +9,7 @@ import sys
 import time
 from typing import Any
 
+import httpx
 import pytest
 
 from redrive.errors import ConfigError, InvalidArgument
@@ -16,7 +17,7 @@ from redrive.worker.deadlines import Deadlines
 from redrive.worker.health import Health
 from redrive.worker.held import Held
 from redrive.worker.lane import Lane
-from redrive.worker.logs import JsonFormatter, TextFormatter
+from redrive.worker.logs import JsonFormatter, TextFormatter, configure
 from redrive.worker.options import WorkerOptions, address
 from redrive.worker.protocol import Delivery
 from redrive.worker.watchdog import Watchdog
@@ -217,3 +218,20 @@ class TestOptions:
     def test_read_an_address(self) -> None:
         assert address("[::1]:80") == ("::1", 80)
         assert address("0.0.0.0:8080") == ("0.0.0.0", 8080)
+
+
+def test_requests_that_went_well_are_no_lines_of_a_command_s_log(capsys: pytest.CaptureFixture[str]) -> None:
+    names = ("", "psycopg", "httpx", "httpcore")
+    loggers = [logging.getLogger(name) for name in names]
+    before = [(each, each.level, each.handlers[:]) for each in loggers]
+    try:
+        configure("text")
+        httpx.Client(transport=httpx.MockTransport(lambda _: httpx.Response(200))).get("http://api.test/")
+        logging.getLogger("httpcore.connection").info("connect")
+        logging.getLogger("httpx").warning("something odd")
+        said = capsys.readouterr().err
+    finally:
+        for logger, level, handlers in before:
+            logger.setLevel(level)
+            logger.handlers[:] = handlers
+    assert "something odd" in said and "HTTP Request" not in said and "connect" not in said

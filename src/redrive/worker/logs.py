@@ -70,3 +70,6 @@ def configure(log_format: LogFormat, level: int = logging.INFO) -> None:
     root.setLevel(level)
     # Its pool and cancel warnings repeat what we say ourselves, once an outage.
     logging.getLogger("psycopg").setLevel(logging.ERROR)
+    # A line for each request to an API that went well.
+    for library in ("httpx", "httpcore"):
+        logging.getLogger(library).setLevel(logging.WARNING)
