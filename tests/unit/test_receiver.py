@@ -9,6 +9,7 @@ import hmac
 import json
 import logging
 import time
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -529,6 +530,28 @@ class TestSecrets:
         web = Web(secret=["a newer one", SECRET])
         assert (await web.post()).word == "ok"
         assert "old secret: secret number 2 of inbox 'github'" in caplog.text and SECRET not in caplog.text
+
+    def test_no_database_is_found_out_before_the_first_webhook(
+        self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ) -> None:
+        monkeypatch.chdir(tmp_path)
+        for name in ("REDRIVE_DATABASE_URL", "DATABASE_URL"):
+            monkeypatch.delenv(name, raising=False)
+        app = Redrive()
+        app.inbox("github", provider="github", secret=SECRET, queue="hooks")
+        with pytest.raises(ConfigError, match="no database is named; set REDRIVE_DATABASE_URL"):
+            asgi(app)
+        monkeypatch.setenv("REDRIVE_DATABASE_URL", "mysql://db/shop")
+        with pytest.raises(ConfigError, match="database URL"):
+            asgi(app)
+        # Nobody listens there, and nobody is asked.
+        monkeypatch.setenv("REDRIVE_DATABASE_URL", "postgresql://app@127.0.0.1:1/shop")
+        asgi(app)
+        monkeypatch.setenv("REDRIVE_DATABASE_URL", "embedded")
+        app = Redrive()
+        app.inbox("github", provider="github", secret=SECRET, queue="hooks")
+        asgi(app)
+        assert list(tmp_path.iterdir()) == []
 
     def test_an_app_without_inboxes_is_nothing_to_serve(self) -> None:
         with pytest.raises(ConfigError, match="declares no inbox"):

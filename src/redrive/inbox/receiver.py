@@ -104,6 +104,10 @@ class Receiver:
         self._away = False
         """The log says that the database does not answer."""
 
+    def name_database(self) -> None:
+        """Look up which database it is, without connecting. Raises `ConfigError` when none is named."""
+        self._database()
+
     async def receive(
         self, source: str, headers: Headers, stream: ReceiveMessage, url: Callable[[], str]
     ) -> Answer | None:

@@ -21,19 +21,21 @@ from starlette.types import Receive, Scope, Send
 from redrive.app import Redrive
 from redrive.errors import ConfigError
 from redrive.inbox.receiver import Answer, Receiver
+from redrive.settings import choose_database, load_settings
 
 
 def asgi(app: Redrive, *, receiver: Receiver | None = None) -> Starlette:
     """The ASGI application of `app`; ``web.mount("/redrive", redrive.web.asgi(app))`` in FastAPI, Starlette.
 
-    `receiver` None: one for the app's inboxes. Looks up their secrets now. Raises `ConfigError` when one is
-    absent or cannot be right, and for an app without inboxes.
+    `receiver` None: one for the app's inboxes. Looks up their secrets, and which database it is, now;
+    connects with the first request. Raises `ConfigError` when a secret is absent or cannot be right, when no database
+    is named, and for an app without inboxes.
     """
     if not app.inboxes:
         raise ConfigError(
             "the app declares no inbox; declare one with app.inbox(source, provider=..., queue=...)"
         )
-    given = receiver or Receiver(app.inboxes, lambda: app.database)
+    given = receiver or _receiver(app)
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncGenerator[None]:
@@ -55,6 +57,14 @@ def asgi(app: Redrive, *, receiver: Receiver | None = None) -> Starlette:
     )
     # A sender follows no redirect, or follows it with a GET.
     made.router.redirect_slashes = False
+    return made
+
+
+def _receiver(app: Redrive) -> Receiver:
+    made = Receiver(app.inboxes, lambda: app.database)
+    # Else the first webhook would find out that none is named. Looking at an embedded one would start it.
+    if app.database_url is not None or choose_database(load_settings()).url is not None:
+        made.name_database()
     return made
 
 
