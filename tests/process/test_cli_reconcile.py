@@ -6,12 +6,14 @@ import os
 import signal
 from collections.abc import Generator
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
 
 from redrive.cli.dev import install_tables_of
 from redrive.cli.session import session
+from redrive.inbox.sources.calls import Calls
 from tests.support.cli import fine, run
 from tests.support.command import Command
 from tests.support.embedded import until
@@ -93,6 +95,29 @@ def test_an_api_that_fails_ends_it_with_1_after_what_was_found(
     assert ran.code == 1 and ran.json["kinds"]["media"]["sent"] == 1
     assert "stopped before the end: FastPix answered GET live/streams with 500" in ran.err
     assert "tried again" not in ran.err
+
+
+@pytest.mark.parametrize("how", ["refused", "interrupted"])
+def test_what_was_found_until_it_was_ended_is_told(
+    api: FastPixApi, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    api.add_media("m-1")
+    if how == "refused":
+        api.fail("live/streams", 401, times=99)
+    else:
+
+        async def interrupted(self: Calls, path: str, params: Any = None) -> Any:
+            if path == "live/streams":
+                raise KeyboardInterrupt
+            return await answered(self, path, params)
+
+        answered = Calls.json
+        monkeypatch.setattr(Calls, "json", interrupted)
+    ran = run("inbox", "reconcile", "fastpix", "--json")
+    assert ran.code == {"refused": 2, "interrupted": 130}[how]
+    assert ran.json["kinds"]["media"]["sent"] == 1
+    ran = run("inbox", "reconcile", "fastpix")
+    assert "media" in ran.out and "0 events sent" in ran.out
 
 
 def test_an_api_that_never_answered_leaves_no_empty_table(

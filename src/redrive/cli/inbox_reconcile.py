@@ -18,7 +18,7 @@ from redrive.cli.output import answer, answer_json, count, say
 from redrive.cli.progress import progress
 from redrive.cli.session import session
 from redrive.cli.tables import print_table
-from redrive.errors import ConfigError
+from redrive.errors import ConfigError, RedriveError
 from redrive.inbox.inbox import Inbox
 from redrive.inbox.reconcile import Tally, reconciliation
 from redrive.inbox.source import ApiError
@@ -49,26 +49,33 @@ def reconcile(
 
     The events wait in the inbox's queue, where a worker fetches each resource again. Safe to run again, and
     while webhooks arrive. For GitHub: asks for redelivery of what was never recorded. Exit 1 when the
-    provider does not answer; what was found until then is sent.
+    provider does not answer; what was found until then is sent, and told.
     """
     window = None if full else times.parse(since, "--since")
     loaded = load_app(app_name(app))
-    failure: ApiError | None = None
+    failure: BaseException | None = None
     with session(database, announce=True) as store, progress(f"reconciling {source}", total=None) as step:
         run = _Run(loaded, source, store.url, times.moment(store, window), dry_run, step)
         try:
             asyncio.run(run.run())
-        except ApiError as error:
-            failure = error
         except Reject as refused:
-            raise ConfigError(refused.reason) from None
-    if as_json:
-        answer_json({"source": source, "dry_run": dry_run, "kinds": run.as_json()})
-    else:
-        _show(run.report, dry_run=dry_run)
-    if failure is not None:
+            failure = ConfigError(refused.reason)
+        except (RedriveError, KeyboardInterrupt) as error:
+            failure = error
+    _answer(run, source, failure, dry_run=dry_run, as_json=as_json)
+    if isinstance(failure, ApiError):
         say(f"stopped before the end: {failure}")
         raise typer.Exit(1)
+    if failure is not None:
+        raise failure
+
+
+def _answer(run: _Run, source: str, failure: BaseException | None, *, dry_run: bool, as_json: bool) -> None:
+    """What was found, also until it failed; nobody wants to read of nothing before they read why."""
+    if as_json:
+        answer_json({"source": source, "dry_run": dry_run, "kinds": run.as_json()})
+    elif failure is None or isinstance(failure, ApiError) or run.report:
+        _show(run.report, dry_run=dry_run)
 
 
 class _Run:
