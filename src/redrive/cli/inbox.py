@@ -13,6 +13,7 @@ from redrive.cli.inbox_reconcile import reconcile
 from redrive.cli.inbox_replay import replay
 from redrive.cli.inbox_send_test import send_test
 from redrive.cli.inbox_show import show
+from redrive.cli.inbox_sources import check_source
 from redrive.cli.inbox_status import status
 from redrive.cli.inbox_verify import verify
 from redrive.cli.options import DatabaseOption, JsonOption
@@ -40,13 +41,16 @@ def list_(
     as_json: JsonOption = False,
     database: DatabaseOption = None,
 ) -> None:
-    """List events, the newest first."""
+    """List events, the newest first. Exit 1 for a source that nobody knows."""
     chosen = selection.Filter(source, type, status, resource, since, until)
     check_count(limit, "--limit")
     with session(database) as store:
         found = next(chosen.pages(store, after=after, limit=limit), list[Listed]())
+        if as_json:
+            answer_json([row_of(each) for each in found])
+        if not found:
+            check_source(store, source)
     if as_json:
-        answer_json([row_of(each) for each in found])
         return
     print_events(found)
     if len(found) == limit:

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from redrive.cli.inbox_selection import SourceArgument
+from redrive.cli.inbox_sources import check_source
 from redrive.cli.options import DatabaseOption, JsonOption
 from redrive.cli.output import answer, answer_json, one_line, say
 from redrive.cli.redaction import redact
@@ -57,16 +58,18 @@ def quarantine(
             for each in store.run(events.refusals(one, limit=_MOST))
             if reason in (None, each.reason)
         ]
-    samples = sorted(samples, key=lambda each: each.at, reverse=True)[:limit]
-    if as_json:
-        answer_json(
-            {
-                "counts": [{"source": one, "reason": why, "total": total} for one, why, total in counts],
-                "samples": [_as_json(each) for each in samples],
-            }
-        )
-        return
-    _print(counts, samples)
+        samples = sorted(samples, key=lambda each: each.at, reverse=True)[:limit]
+        if as_json:
+            answer_json(
+                {
+                    "counts": [{"source": one, "reason": why, "total": total} for one, why, total in counts],
+                    "samples": [_as_json(each) for each in samples],
+                }
+            )
+        if not counts:
+            check_source(store, source)
+    if not as_json:
+        _print(counts, samples)
 
 
 def _print(counts: list[tuple[str, str, int]], samples: list[Refusal]) -> None:

@@ -12,6 +12,7 @@ import typer
 
 from redrive.cli import inbox_selection as selection
 from redrive.cli.inbox_listing import print_events, row_of
+from redrive.cli.inbox_sources import check_source
 from redrive.cli.options import DatabaseOption, JsonOption, YesOption
 from redrive.cli.output import answer, answer_json, confirm, count, say
 from redrive.cli.progress import progress
@@ -66,6 +67,8 @@ def replay(
         check_seconds(rate, "--rate", above=True)
     with session(database) as store:
         found = chosen.find(store)
+        if not found.ids:
+            check_source(store, source)
         if dry_run:
             _dry_run(found, as_json=as_json)
             return

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from redrive.cli.inbox_selection import SourceArgument
+from redrive.cli.inbox_sources import check_source
 from redrive.cli.options import DatabaseOption, JsonOption
 from redrive.cli.output import age, answer, answer_json, count
 from redrive.cli.session import session
@@ -36,14 +37,16 @@ def status(
     """Say for each source what arrived and what became of it, in numbers and in words.
 
     Verdicts: handled (everything that arrived was processed, or ignored by choice), waiting (some of it is
-    still to be handled), failed (some of it is a dead letter), nothing arrived.
+    still to be handled), failed (some of it is a dead letter), nothing arrived. Exit 1 for a source that
+    nobody knows: nothing came from it, ever, and the app that the settings name does not declare it.
     """
     with session(database) as store:
         found = store.run(events.status(source))
         now = store.run(events.now())
-    if as_json:
-        answer_json([{**each._asdict(), "verdict": verdict(each)} for each in found])
-    else:
+        if as_json:
+            answer_json([{**each._asdict(), "verdict": verdict(each)} for each in found])
+        check_source(store, source)
+    if not as_json:
         _print(found, now)
     if check and {verdict(each) for each in found} != {HANDLED}:
         raise typer.Exit(1)
