@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import threading
 from collections.abc import AsyncGenerator
 from pathlib import Path
@@ -122,6 +123,21 @@ class TestAHandler:
             assert worker.stats.lost == worker.stats.retried == 0
         assert threads == ["redrive-handler"]
         assert [row.name for row in db.execute("select name from effect").fetchall()] == ["1"]
+
+    async def test_and_its_job_log_with_the_id_of_the_event(
+        self, app: Redrive, db: Db, database_url: str, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        @app.on("github", "push")
+        async def pushed(event: Event, job: Job) -> None:
+            job.logger.info("told by the handler")
+            raise Reject("no such shop")
+
+        with caplog.at_level(logging.INFO, "redrive"):
+            id = arrive(db, "push")
+            async with working(app, database_url):
+                await ended(db, id, "failed")
+        told = {r.message: r.__dict__.get("webhook") for r in caplog.records if "msg_id" in r.__dict__}
+        assert told["told by the handler"] == id and told["reject: no such shop"] == id
 
     @pytest.mark.parametrize("blocking", [False, True])
     async def test_that_fails_is_tried_again_and_its_error_stands_on_the_event_meanwhile(

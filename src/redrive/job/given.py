@@ -145,8 +145,10 @@ class _Delivered:
 
     @property
     def logger(self) -> logging.LoggerAdapter[logging.Logger]:
-        """Logger ``redrive.job.<queue>``, whose records carry queue, msg_id and attempt."""
-        facts = {"queue": self.queue, "msg_id": self.msg_id, "attempt": self.attempt}
+        """Logger ``redrive.job.<queue>``, whose records carry queue, msg_id, attempt, and `event` as webhook."""
+        facts: dict[str, Any] = {"queue": self.queue, "msg_id": self.msg_id, "attempt": self.attempt}
+        if (event := self.event) is not None:
+            facts["webhook"] = event
         return _FactLogger(logging.getLogger(f"redrive.job.{self.queue}"), facts)
 
     def _check_open(self) -> None:

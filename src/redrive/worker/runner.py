@@ -340,7 +340,10 @@ def arguments(definition: JobDefinition, held: Held) -> tuple[object, ...]:
 def about(held: Held, event: str) -> dict[str, Any]:
     """The fields of a log line about one delivery."""
     d = held.delivery
-    return {"event": event, "queue": d.queue, "msg_id": d.msg_id, "attempt": d.attempt, "key": d.key}
+    facts = {"event": event, "queue": d.queue, "msg_id": d.msg_id, "attempt": d.attempt, "key": d.key}
+    if held.job is not None and (webhook := held.job.event) is not None:
+        facts["webhook"] = webhook
+    return facts
 
 
 def tell(held: Held, decision: Decision, duration: float | None) -> None:
