@@ -145,7 +145,7 @@ class _Delivered:
 
     @property
     def logger(self) -> logging.LoggerAdapter[logging.Logger]:
-        """Logger ``redrive.job.<queue>``, whose records carry queue, msg_id, attempt, and `event` as webhook."""
+        """Logger ``redrive.job.<queue>``, with queue, msg_id, attempt and, as webhook, `event`."""
         facts: dict[str, Any] = {"queue": self.queue, "msg_id": self.msg_id, "attempt": self.attempt}
         if (event := self.event) is not None:
             facts["webhook"] = event
