@@ -55,6 +55,25 @@ def ask(port: int, path: str) -> tuple[int, dict[str, Any]]:
         return 0, {}
 
 
+FILMS = """
+from redrive import Event, Redrive
+from redrive.inbox.sources.fastpix import FastPix
+
+app, handled = Redrive(), Redrive()
+for each in (app, handled):
+    each.inbox("fastpix", provider="fastpix", queue="films", api=FastPix())
+
+@app.on("fastpix", "video.media.ready")
+async def ready(event: Event) -> None: ...
+
+@handled.on("fastpix", "*")
+async def handle(event: Event) -> None: ...
+
+@app.job("mail")
+async def mail(payload) -> None: ...
+"""
+
+
 class TestItRefusesInOneSentence:
     def refusal(self, url: str, journal: Journal, code: int, **options: Any) -> str:
         with WorkerProcess(url, journal.path, **options) as worker:
@@ -74,6 +93,26 @@ class TestItRefusesInOneSentence:
         url = f"postgresql://someone:s3cret@127.0.0.1:{free_port()}/db"
         told = self.refusal(url, journal, 3)
         assert "out of reach" in told and "s3cret" not in told
+
+    def test_an_api_without_its_credentials(
+        self, database_url: str, db: Db, journal: Journal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        (tmp_path / "films.py").write_text(FILMS)
+        monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+        for name in ("FASTPIX_ACCESS_TOKEN_ID", "FASTPIX_SECRET_KEY", "FASTPIX_WEBHOOK_SECRET"):
+            monkeypatch.delenv(name, raising=False)
+        for queue in ("films", "mail"):
+            make_queue(db, queue)
+        told = self.refusal(database_url, journal, 2, app="films:app")
+        assert "FASTPIX_ACCESS_TOKEN_ID is not set" in told
+        # Nobody asks the API there.
+        for app, queues in (("films:app", ("mail",)), ("films:handled", ())):
+            with WorkerProcess(database_url, journal.path, app=app, queues=queues) as worker:
+                worker.await_line("worker_started")
+        monkeypatch.setenv("FASTPIX_ACCESS_TOKEN_ID", "id")
+        monkeypatch.setenv("FASTPIX_SECRET_KEY", "key")
+        with WorkerProcess(database_url, journal.path, app="films:app") as worker:
+            worker.await_line("worker_started")
 
     def test_a_health_address_that_is_taken(self, database_url: str, journal: Journal) -> None:
         with socket.socket() as taken:

@@ -20,6 +20,7 @@ from redrive import ConfigError
 from redrive.inbox import source as sources
 from redrive.inbox.source import ApiError, patiently
 from redrive.inbox.sources.calls import Calls, credential, retry_after
+from redrive.inbox.sources.fastpix import FastPix
 from redrive.inbox.sources.reading import SharedReading
 from redrive.job import Reject, Snooze
 from tests.support.serving import Serving
@@ -229,3 +230,13 @@ def _no_sleep(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
     monkeypatch.setattr(sources, "sleep", sleep)
     return slept
+
+
+def test_a_credential_s_function_that_raises_is_named_in_a_sentence() -> None:
+    def vault() -> str:
+        raise TimeoutError("vault does not answer")
+
+    with pytest.raises(
+        ConfigError, match=r"function of FastPix\(token_id=...\) raised TimeoutError: vault does not answer"
+    ):
+        FastPix(vault, "key").check_credentials()

@@ -79,9 +79,8 @@ class Inboxes:
                 defaults |= inbox.api.policy
         declared = _told(self._policies[queue])
         policy = QueuePolicy(**(defaults | declared))
-        return JobDefinition.of(
-            queue, Dispatcher(queue, ours, self._handlers).dispatch, policy, decimals=self._decimals
-        )
+        made = Dispatcher(queue, ours, self._handlers)
+        return JobDefinition.of(queue, made.dispatch, policy, decimals=self._decimals, check=made.check)
 
 
 def _told(policy: QueuePolicy) -> dict[str, Any]:

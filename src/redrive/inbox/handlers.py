@@ -21,6 +21,7 @@ from redrive.inbox.event import Event
 from redrive.inbox.inbox import Inbox
 from redrive.inbox.patterns import Pattern
 from redrive.inbox.refetch import refetch
+from redrive.inbox.source import Source
 from redrive.job import Ignored, Job, Reject, SyncJob, ask, blocking, parameters_of, place_of
 from redrive.store import events
 
@@ -86,6 +87,10 @@ class Handlers:
         # Stable: of two as specific as each other the one declared first stays first.
         known.sort(key=lambda each: each.pattern.rank, reverse=True)
 
+    def takes_all(self, source: str) -> bool:
+        """Whether every event of the source has a handler."""
+        return any(handler.pattern.text == "*" for handler in self._by_source.get(source, ()))
+
     def find(self, event: Event) -> Handler | None:
         """The most specific handler of this event."""
         for handler in self._by_source.get(event.source, ()):
@@ -101,6 +106,12 @@ class Dispatcher:
         self._queue = queue
         self._inboxes = inboxes
         self._handlers = handlers
+
+    def check(self) -> None:
+        """Raises `ConfigError` where an API that events are fetched from lacks its credentials."""
+        for source, inbox in self._inboxes.items():
+            if isinstance(inbox.api, Source) and not self._handlers.takes_all(source):
+                inbox.api.check_credentials()
 
     async def dispatch(self, payload: Any, job: Job) -> object:
         """Handle the event that a message stands for."""

@@ -121,6 +121,10 @@ class Api(Protocol):
 class Source(Api, Protocol):
     """An API whose state is kept in tables. `connection` is in the transaction that completes the job."""
 
+    def check_credentials(self) -> None:
+        """Raises `ConfigError` where a credential is missing; asked at a worker's start, asks no API."""
+        ...
+
     async def fetch(self, resource: str) -> State | None:
         """The state now; None: the API has no such resource (any more)."""
         ...

@@ -50,11 +50,19 @@ class JobDefinition:
     wants_job: bool
     payload_type: Any = Any
     decimals: bool = False
+    check: Callable[[], None] | None = None
+    """What a worker asks before it works the queue; raises `ConfigError` for what the handler would lack."""
     _adapter: TypeAdapter[Any] | None = field(default=None, repr=False)
 
     @classmethod
     def of(
-        cls, queue: str, handler: Callable[..., Any], policy: QueuePolicy, *, decimals: bool = False
+        cls,
+        queue: str,
+        handler: Callable[..., Any],
+        policy: QueuePolicy,
+        *,
+        decimals: bool = False,
+        check: Callable[[], None] | None = None,
     ) -> JobDefinition:
         """Read the handler's signature. Raises `ConfigError` naming the function."""
         payload, job = parameters_of(handler)
@@ -67,6 +75,7 @@ class JobDefinition:
             wants_job=job is not None,
             payload_type=Any if payload is None else payload.annotation,
             decimals=decimals,
+            check=check,
             _adapter=None if payload is None else _adapter(handler, payload.annotation),
         )
 

@@ -28,8 +28,8 @@ def asgi(app: Redrive, *, receiver: Receiver | None = None) -> Starlette:
     """The ASGI application of `app`; ``web.mount("/redrive", redrive.web.asgi(app))`` in FastAPI, Starlette.
 
     `receiver` None: one for the app's inboxes. Looks up their secrets, and which database it is, now;
-    connects with the first request. Raises `ConfigError` when a secret is absent or cannot be right, when no database
-    is named, and for an app without inboxes.
+    connects with the first request. Raises `ConfigError` when a secret is absent or cannot be right, when no
+    database is named, and for an app without inboxes.
     """
     if not app.inboxes:
         raise ConfigError(

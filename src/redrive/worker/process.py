@@ -78,6 +78,9 @@ async def _work(
 ) -> tuple[int, bool]:
     """The exit code, and whether every handler has ended."""
     await _check_schema(options.url)
+    for job in jobs.values():
+        if job.check is not None and (not options.queues or job.queue in options.queues):
+            job.check()
     worker = Worker(jobs, options)
     loop = asyncio.get_running_loop()
     _obey_signals(worker, loop)

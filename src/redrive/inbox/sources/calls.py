@@ -220,7 +220,10 @@ def retry_after(response: httpx.Response) -> float | None:
 
 def credential(given: Credential, variable: str, what: str) -> str:
     """A credential from the argument, the callable, or the environment. Raises `ConfigError` naming it."""
-    value = given() if callable(given) else given
+    try:
+        value = given() if callable(given) else given
+    except Exception as error:
+        raise ConfigError(f"the function of {what} raised {type(error).__name__}: {error}") from error
     where = what if given is not None else variable
     if value is None:
         value = os.environ.get(variable)

@@ -126,6 +126,9 @@ class FastPix:
         found += [("media", ident)] if kinds == ("media",) else []
         return list(dict.fromkeys(f"{kind}:{each}" for kind, each in found if each is not None))
 
+    def check_credentials(self) -> None:
+        self._headers()
+
     async def fetch(self, resource: str) -> State | None:
         kind, ident = _split(resource)
         if kind == "upload":
