@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import random
 from collections import Counter
 from collections.abc import AsyncGenerator
@@ -61,6 +62,28 @@ async def deliver(
 
 def rows(db: Db, columns: str = "event_id") -> list[Any]:
     return db.execute(f"select {columns} from redrive.webhook_event order by 1".encode()).fetchall()
+
+
+async def test_a_database_that_cannot_be_used_is_503_and_the_log_says_why_without_its_password(
+    database_url: str, db: Db, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "redrive.inbox")
+    where = f"host={db.info.host}&port={db.info.port}"
+    app = app_of(f"postgresql://postgres:s3cret@/no_such_database?{where}")
+    web = asgi(app)
+    assert (await deliver(web, "1")).status == 503
+    ready = await post(web, "/readyz", b"", [], method="GET")
+    assert ready is not None and (ready.status, ready.word) == (503, "the database does not answer")
+    for said in ("answered 503, for: ", "not ready: "):
+        await until(lambda said=said: said in caplog.text)
+        told = caplog.text.partition(said)[2].splitlines()[0]
+        assert 'database "no_such_database" does not exist' in told
+    assert "s3cret" not in caplog.text and "Traceback" not in caplog.text
+    make_queue(db, "hooks")
+    app.database_url = database_url
+    assert (await deliver(web, "1")).word == "ok"
+    assert "the database is back" in caplog.text
+    await app.close()
 
 
 class TestOnce:

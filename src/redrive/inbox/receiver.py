@@ -147,17 +147,18 @@ class Receiver:
     async def problem(self) -> str | None:
         """Why nothing can be recorded now, in a few words for anybody; None: it can. The log says more."""
         statement = events.check_inbox(sorted({inbox.queue for inbox in self._inboxes.values()}))
-        try:
-            async with asyncio.timeout(_ANSWER_WITHIN):
-                await self._database().run(statement, deadline=_ANSWER_WITHIN)
-        except (Unavailable, TimeoutError) as error:
-            said = str(error) or f"the database has not answered in {_ANSWER_WITHIN:g} s"
-            self._tell("not ready", logging.WARNING, "not ready: %s", said)
-            return "the database does not answer"
-        except Exception as error:
-            self._tell("not ready", logging.ERROR, "not ready: %s", error)
-            return "webhooks cannot be recorded"
-        return None
+        call = asyncio.ensure_future(self._database().run(statement, deadline=2 * _ANSWER_WITHIN))
+        # It goes on: whoever cannot connect says why only after that.
+        call.add_done_callback(self._asked)
+        done, _ = await asyncio.wait({call}, timeout=_ANSWER_WITHIN)
+        error = call.exception() if done else Unavailable("it has not answered in time")
+        if error is None:
+            return None
+        return _SILENT if isinstance(error, Unavailable) else "webhooks cannot be recorded"
+
+    def _asked(self, call: asyncio.Future[None]) -> None:
+        if not call.cancelled() and (error := call.exception()) is not None:
+            self._tell("not ready", logging.WARNING, "not ready: %s", error)
 
     async def close(self) -> None:
         """Let what is being recorded end, and tell what was refused; two seconds each at most."""
@@ -259,3 +260,4 @@ class Receiver:
 
 
 _EXTRA = {"event": "inbox"}
+_SILENT = "the database does not answer"
