@@ -125,7 +125,7 @@ class Sweep:
 
     async def run(self) -> None:
         async with tables_of(self._api), self._database.connection() as connection:
-            await self._api.check(connection, self._orders.source)
+            await self._api.check_tables(connection, self._orders.source)
         began = await self._database.run(events.now())
         async for page in self._api.list_changed(self._orders.since):
             await self._compare(page, began)

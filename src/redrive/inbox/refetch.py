@@ -27,7 +27,7 @@ async def refetch(event: Signal, job: Job, api: Api) -> None:
     began = await ask(job, events.now())
     answers: list[tuple[str, State | None]] = [(each, await api.fetch(each)) for each in resources]
     async with tables_of(api), job.transaction() as connection:
-        await api.check(connection, event.source)
+        await api.check_tables(connection, event.source)
         for resource, state in answers:
             if not await adapters.run(events.note_fetch(event.source, resource, began), connection):
                 continue

@@ -129,7 +129,7 @@ class Source(Api, Protocol):
         """The state now; None: the API has no such resource (any more)."""
         ...
 
-    async def check(self, connection: Connection, source: str) -> None:
+    async def check_tables(self, connection: Connection, source: str) -> None:
         """Raise `SetupError` unless the tables are those of inbox `source`."""
         ...
 

@@ -144,7 +144,7 @@ class FastPix:
             raise self._calls.unexpected(path, f"its data is no {kind} of this id")
         return self._cleaned(kind, state)
 
-    async def check(self, connection: Connection, source: str) -> None:
+    async def check_tables(self, connection: Connection, source: str) -> None:
         await tables.check(connection, source)
 
     async def list_changed(self, since: datetime | None) -> AsyncIterator[Page]:
