@@ -529,6 +529,23 @@ class TestSetup:
             assert ran.retried == 1 and second in ran.errors[0]
             assert len(d.rows("select from fastpix.media")) == 1
 
+    async def test_a_renamed_inbox_takes_its_tables_along(self, database_url: str) -> None:
+        async with desk(database_url) as d:
+            d.rows("update fastpix.inbox set source = 'before' returning 1")
+            with (
+                connect(d.url) as connection,
+                pytest.raises(SetupError, match=r"delete from fastpix\.inbox where source <> 'fastpix'"),
+            ):
+                install_tables(connection, {"fastpix": d.fastpix})
+            with pytest.raises(SetupError, match=r"delete from fastpix\.inbox where source <> 'fastpix'"):
+                await d.reconcile()
+            d.rows("delete from fastpix.inbox where source <> 'fastpix' returning 1")
+            with pytest.raises(SetupError, match="belong to no inbox; run `redrive migrate --app"):
+                await d.reconcile()
+            with connect(d.url) as connection:
+                install_tables(connection, {"fastpix": d.fastpix})
+            await d.reconcile()
+
     @pytest.mark.parametrize(
         ("before", "said"),
         [

@@ -87,7 +87,8 @@ begin
     if found then
         raise exception using errcode = 'RD002', message = format(
             'the tables of schema fastpix are those of inbox %s, and inbox %s cannot share them: they hold one FastPix account; '
-            'give each inbox of FastPix a database of its own; where the inbox was only renamed: update fastpix.inbox set source = %L',
+            'give each inbox of FastPix a database of its own; where the inbox was only renamed: '
+            'delete from fastpix.inbox where source <> %L, then run this again',
             v_other, {source}, {source});
     end if;
 end

@@ -46,13 +46,18 @@ def schema(source: str) -> str:
 
 async def check(connection: Connection, source: str) -> None:
     """Raises `SetupError` when the tables are another inbox's."""
-    owners = await (await connection.execute('select "source" from fastpix.inbox')).fetchall()
-    if (source,) not in owners or len(owners) > 1:
-        others = ", ".join(sorted(owner for (owner,) in owners if owner != source)) or "none"
+    found = await (await connection.execute('select "source" from fastpix.inbox')).fetchall()
+    owners = {owner for (owner,) in found}
+    if not owners:
         raise SetupError(
-            f"the tables of schema fastpix are those of inbox {others}, not of inbox {source} alone: they "
-            "hold one FastPix account; give each inbox of FastPix a database of its own; where the inbox was "
-            f"only renamed: update fastpix.inbox set source = {quote(source)}"
+            "the tables of schema fastpix belong to no inbox; run `redrive migrate --app module:attribute`"
+        )
+    if owners != {source}:
+        raise SetupError(
+            f"the tables of schema fastpix are those of inbox {', '.join(sorted(owners))}, not of inbox "
+            f"{source} alone: they hold one FastPix account; give each inbox of FastPix a database of its "
+            f"own; where the inbox was only renamed: delete from fastpix.inbox where source <> '{source}', then "
+            "run `redrive migrate --app` again"
         )
 
 
