@@ -56,8 +56,8 @@ async def check(connection: Connection, source: str) -> None:
         raise SetupError(
             f"the tables of schema fastpix are those of inbox {', '.join(sorted(owners))}, not of inbox "
             f"{source} alone: they hold one FastPix account; give each inbox of FastPix a database of its "
-            f"own; where the inbox was only renamed: delete from fastpix.inbox where source <> '{source}', then "
-            "run `redrive migrate --app` again"
+            f"own; where the inbox was only renamed: delete from fastpix.inbox where source <> '{source}', "
+            "then run `redrive migrate --app` again"
         )
 
 
