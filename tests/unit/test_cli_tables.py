@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
@@ -103,7 +104,8 @@ def test_the_detail_of_a_refusal_is_shown_to_its_end(monkeypatch: Patch, capsys:
 
 
 def _gauges(queue: str, at: datetime) -> Gauges:
-    values = dict.fromkeys(Gauges._fields, None) | {
+    values: dict[str, Any] = {
+        **dict.fromkeys(Gauges._fields),
         **{"queue": queue, "ready": 3, "delayed": 10_000, "in_flight": 0, "dead": 0, "parked": 0},
         **{"oldest_ready_age_sec": 300.0, "max_attempt": 3, "last_done_at": at, "paused": False},
     }

@@ -363,7 +363,7 @@ class TestSigning:
         ],
     )
     def test_identity_that_stands_in_the_body_cannot_be_given_beside_it(
-        self, name: str, body: bytes, more: dict[str, str], said: str
+        self, name: str, body: bytes, more: dict[str, Any], said: str
     ) -> None:
         with pytest.raises(InvalidArgument, match=said):
             sign(name, secret=secret_of(name), body=body, **more)
