@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import datetime
 from typing import Any
 
 import httpx
@@ -57,7 +58,8 @@ async def test_an_event_makes_the_row_what_the_api_says_now(database_url: str) -
         for name in ("status", "title", "duration", "playbackIds", "tracks", "isAudioOnly", "metadata"):
             assert found[name] == d.api.media["m-1"][name]
         # Nanoseconds: the column keeps microseconds, the whole state every digit.
-        assert found["createdAt"][:26] == d.api.media["m-1"]["createdAt"][:26]
+        told = datetime.fromisoformat(d.api.media["m-1"]["createdAt"])
+        assert datetime.fromisoformat(found["createdAt"]) == told
         assert found["state"]["createdAt"] == d.api.media["m-1"]["createdAt"]
         assert d.rows(
             'select "eventId" like \'e-%%\', "type", "processStatus", "lastError" from fastpix.webhook_events'
