@@ -110,14 +110,11 @@ async def test_what_arrives_while_calls_are_under_way_goes_with_the_next_one(
     await settled()
     answers += [recorder.record(INBOX, examined(str(n))) for n in range(10)]
     await settled()
-    assert database.sizes == [1, 1], "two at once, and no third"
+    assert database.sizes == [1], "one at once, and no second"
     database.open = True
     database.let(0)
-    assert [(await answer).id for answer in answers[2:]] == [str(n) for n in range(10)]
-    assert database.sizes == [1, 1, 10]
-    assert not answers[1].done()
-    database.let(1)
-    assert (await answers[1]).id == "b"
+    assert [(await answer).id for answer in answers] == ["a", "b", *(str(n) for n in range(10))]
+    assert database.sizes == [1, 11]
 
 
 async def test_a_call_holds_so_many_events_and_so_many_bytes(recorder: Recorder, database: Held) -> None:
@@ -154,31 +151,39 @@ async def test_large_events_go_one_at_a_time_and_small_ones_pass_them_by(
     assert [(await each).id for each in large] == ["L0", "L1", "L2"]
 
 
-async def test_a_call_that_hangs_lets_others_begin(
-    recorder: Recorder, database: Held, monkeypatch: pytest.MonkeyPatch
+async def test_a_call_that_hangs_lets_others_begin(database: Held, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recording, "_MOMENT", 0.01)
+    recorder = Recorder(lambda: cast("Database", database))
+    database.open = False
+    hanging = recorder.record(INBOX, examined("a"))
+    await settled()
+    database.open = True
+    assert (await recorder.record(INBOX, examined("b"))).id == "b"
+    assert not hanging.done()
+    database.let(0)
+    assert (await hanging).id == "a"
+
+
+async def test_one_that_ends_late_is_not_counted_twice(
+    database: Held, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(recording, "_MOMENT", 0.01)
+    recorder = Recorder(lambda: cast("Database", database))
     database.open = False
-    hanging = []
-    for each in "ab":
-        hanging.append(recorder.record(INBOX, examined(each)))
-        await settled()
-    database.open = True
-    assert (await recorder.record(INBOX, examined("c"))).id == "c"
-    assert not any(each.done() for each in hanging)
-    for n in (0, 1):
-        database.let(n)
-    await asyncio.gather(*hanging)
-    database.open = False
-    third = [recorder.record(INBOX, examined(each)) for each in "de"]
+    late = recorder.record(INBOX, examined("a"))
+    while recorder._small._counted:
+        await asyncio.sleep(0)
+    monkeypatch.setattr(recorder._small, "_moment", None)
+    database.let(0)
+    await late
+    under_way = recorder.record(INBOX, examined("b"))
     await settled()
-    later = recorder.record(INBOX, examined("f"))
+    waiting = recorder.record(INBOX, examined("c"))
     await settled()
-    assert len(database.calls) <= 5, "the calls that ended late are not counted twice"
-    for n in range(2, len(database.gates)):
-        database.let(n)
+    assert database.sizes == [1, 1], "the one that is under way counts, the late one no more"
     database.open = True
-    await asyncio.gather(*third, later)
+    database.let(1)
+    assert [(await each).id for each in (under_way, waiting)] == ["b", "c"]
 
 
 async def test_one_that_the_database_cannot_hold_is_recorded_raw_and_its_neighbours_as_they_are(
