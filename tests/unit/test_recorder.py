@@ -18,6 +18,7 @@ from redrive.inbox.recorder import Recorder
 from redrive.store.database import Database
 from redrive.store.events import Received
 from redrive.store.statement import Statement
+from tests.support.working import until
 
 Event = dict[str, Any]
 
@@ -171,8 +172,7 @@ async def test_one_that_ends_late_is_not_counted_twice(
     recorder = Recorder(lambda: cast("Database", database))
     database.open = False
     late = recorder.record(INBOX, examined("a"))
-    while recorder._small._counted:
-        await asyncio.sleep(0)
+    await until(lambda: not recorder._small._counted)
     monkeypatch.setattr(recorder._small, "_moment", None)
     database.let(0)
     await late
