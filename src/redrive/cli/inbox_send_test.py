@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Annotated, Any, cast
 from urllib.parse import quote
@@ -85,28 +86,39 @@ def send_test(
         config=target.config,
     )
     response = _post(signed_url(provider, where, body), headers, body)
-    document = _document(body)
-    identity = target.provider.identify(headers, document, body)
-    greeting = target.provider.handshake(headers, document, target.secrets) is not None
-    shown = {"event_id": identity.event_id, "type": identity.type, "url": redact(where)}
-    if as_json:
-        status, said = response.status_code, response.text[:_SHOWN]
-        answer_json({**shown, "handshake": greeting, "status": status, "answer": said})
-    else:
-        what = "a handshake" if greeting else f"event {identity.event_id}"
-        answer(f"{what} of type {identity.type}, {len(body):,} bytes, posted to {shown['url']}")
-        said = one_line(response.text, _SHOWN)
-        answer(f"{response.status_code} {response.reason_phrase}" + (f": {said}" if said else ""))
-        if greeting and response.is_success:
-            answer("the sender only asks who is there: it is answered, and nothing is recorded of it")
+    _show(target, body, headers, response, redact(where), as_json=as_json)
     if response.is_success and response.text == _CONFLICT:
         say(
             f"its id was received before with another body, so no job was sent; see redrive inbox quarantine "
             f"{target.name}"
         )
+    if not response.is_success or response.text == _CONFLICT:
         raise typer.Exit(1)
-    if not response.is_success:
-        raise typer.Exit(1)
+
+
+def _show(
+    target: Target,
+    body: bytes,
+    headers: Mapping[str, str],
+    response: httpx.Response,
+    where: str,
+    *,
+    as_json: bool,
+) -> None:
+    """What was sent, and what was said to it."""
+    document = _document(body)
+    identity = target.provider.identify(headers, document, body)
+    greeting = target.provider.handshake(headers, document, target.secrets) is not None
+    if as_json:
+        facts = {"event_id": identity.event_id, "type": identity.type, "url": where, "handshake": greeting}
+        answer_json({**facts, "status": response.status_code, "answer": response.text[:_SHOWN]})
+        return
+    what = "a handshake" if greeting else f"event {identity.event_id}"
+    answer(f"{what} of type {identity.type}, {len(body):,} bytes, posted to {where}")
+    said = one_line(response.text, _SHOWN)
+    answer(f"{response.status_code} {response.reason_phrase}" + (f": {said}" if said else ""))
+    if greeting and response.is_success:
+        answer("the sender only asks who is there: it is answered, and nothing is recorded of it")
 
 
 def _event(target: Target, file: str | None, type: str | None, id: str | None) -> tuple[bytes, str | None]:
