@@ -15,7 +15,6 @@ from redrive.cli.options import AppOption, DatabaseOption
 from redrive.cli.session import Session, session
 from redrive.errors import SetupError
 from redrive.store import events, migrations
-from redrive.store.url import redact
 from redrive.web.application import asgi
 from redrive.web.serving import listen
 from redrive.web.serving import serve as serve_on
@@ -62,10 +61,7 @@ def _prepare(store: Session, app: Redrive) -> None:
 
     Raises `SetupError`, `QueueMissing`, `Unavailable`.
     """
-    lacking = store.run(migrations.check_statement())
-    if lacking:
-        shown = ", ".join(lacking[:3]) + (f" and {len(lacking) - 3} more" if len(lacking) > 3 else "")
-        raise SetupError(f"database {redact(store.url)} lacks {shown}; run `redrive migrate`")
+    migrations.demand(store.run(migrations.check_statement()), store.url)
     queues = {inbox.queue for inbox in app.inboxes.values()}
     for job in app.jobs.values():
         if job.queue not in queues:

@@ -132,11 +132,7 @@ class Receiver:
         except bodies.Broken:
             return BROKEN
         except bodies.NoRoom:
-            self._tell(
-                "no_room",
-                logging.WARNING,
-                "there is no room for another body; 503",
-            )
+            self._tell("no_room", logging.WARNING, "there is no room for another body; 503")
             return LATER
         except Exception:
             log.exception("inbox %s: receiving failed; 503", source, extra=_EXTRA)

@@ -24,6 +24,7 @@ from redrive.sql import FOLDER, SqlFile, function_files, table_files
 from redrive.store import grants, install, pgmq
 from redrive.store.faults import CONFLICTS, explain_psycopg
 from redrive.store.statement import Row, Statement
+from redrive.store.url import redact
 
 # (kind, name) -> checksum; and the newest release that applied any of them.
 Installed = dict[tuple[str, str], str]
@@ -95,6 +96,13 @@ def check_statement(*, folder: Path = FOLDER) -> Statement[list[str]]:
         (),
         lambda rows: _lacking(rows, tables, functions),
     )
+
+
+def demand(lacking: Sequence[str], url: str) -> None:
+    """For whoever cannot begin without: raises `SetupError` when the answer of a check is not empty."""
+    if lacking:
+        shown = ", ".join(lacking[:3]) + (f" and {len(lacking) - 3} more" if len(lacking) > 3 else "")
+        raise SetupError(f"database {redact(url)} lacks {shown}; run `redrive migrate`")
 
 
 def check(connection: psycopg.Connection[Any], *, folder: Path = FOLDER) -> list[str]:

@@ -26,7 +26,6 @@ from redrive.errors import ConfigError, RedriveError, SetupError, Unavailable
 from redrive.job import JobDefinition
 from redrive.store import migrations
 from redrive.store.database import Database
-from redrive.store.url import redact
 from redrive.worker.loading import Load, app_of, close
 from redrive.worker.logs import configure
 from redrive.worker.options import EXIT_CONFIG, EXIT_UNAVAILABLE, WorkerOptions
@@ -100,9 +99,7 @@ async def _check_schema(url: str) -> None:
         lacking = await database.run(migrations.check_statement())
     finally:
         await database.close()
-    if lacking:
-        shown = ", ".join(lacking[:3]) + (f" and {len(lacking) - 3} more" if len(lacking) > 3 else "")
-        raise SetupError(f"database {redact(url)} lacks {shown}; run `redrive migrate`")
+    migrations.demand(lacking, url)
 
 
 def _refuse(error: RedriveError, code: int, status: int | None) -> int:
