@@ -1,0 +1,1 @@
+"""What watches over the queues: health, alerts, schedules, retention, metrics, the doctor."""
