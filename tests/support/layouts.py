@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -18,8 +19,8 @@ FILES: dict[str, tuple[str, ...]] = {
     "1.5.1+last_read_at": ("1.5.1.sql", "1.5.1_last_read_at_appended.sql"),
     "1.4.4": ("1.4.4.sql",),
 }
-LAYOUTS = tuple(FILES)
-NEWEST = LAYOUTS[0]
+NEWEST = next(iter(FILES))
+LAYOUTS = tuple(os.environ.get("REDRIVE_TEST_LAYOUTS", "").split()) or tuple(FILES)
 
 # For tests of the SQL ring that are about something some layouts do not have.
 with_headers = pytest.mark.parametrize("layout", [name for name in LAYOUTS if name != "1.4.4"], indirect=True)
