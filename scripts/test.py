@@ -79,7 +79,7 @@ RINGS = (
         "tests/sql",
         needs=(POSTGRES,),
         workers=2,
-        # The layouts that hosted servers of this age have; with the newest one the ring above has done them all.
+        # The layouts that hosted servers of this age have; the ring above has done them all.
         environment=(("REDRIVE_PG_BIN", str(POSTGRES_15)), ("REDRIVE_TEST_LAYOUTS", "1.5.1 1.4.4")),
     ),
     Ring("process", "tests/process", workers=3),
