@@ -61,6 +61,9 @@ select field, declared::text, override::text
   from redrive.declare_queue(p_queue => %s::text, p_policy => %s::jsonb)"""
 _CREATE = "select redrive.create_queue(p_queue => %s::text, p_policy => %s::jsonb)"
 _GOODBYE = "select redrive.worker_stop(p_worker => %s::text)"
+_BEAT = """
+select redrive.worker_beat(p_worker => %s::text, p_queues => %s::text[], p_running => %s::integer[],
+                           p_held => %s::jsonb, p_concurrency => %s::integer)"""
 _CALL = "select pg_notify(%s, '')"
 
 # A database that is not in UTF-8 lacks most characters an error may be written in.
@@ -109,6 +112,12 @@ class PostgresEngine:
 
     async def call(self, channel: str) -> None:
         await self._rows(_CALL, (channel,))
+
+    async def beat(
+        self, running: Mapping[str, int], held: Mapping[str, Sequence[int]], concurrency: int
+    ) -> None:
+        queues, counts = text_array(list(running)), int_array(list(running.values()))
+        await self._rows(_BEAT, (self._worker, queues, counts, json.dumps(held), concurrency))
 
     async def goodbye(self) -> None:
         await self._rows(_GOODBYE, (self._worker,))

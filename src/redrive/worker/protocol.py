@@ -125,6 +125,12 @@ class Engine(Protocol):
         """Notify a listener's own channel; tells it whether it hears."""
         ...
 
+    async def beat(
+        self, running: Mapping[str, int], held: Mapping[str, Sequence[int]], concurrency: int
+    ) -> None:
+        """This worker lives: what runs and which messages it holds, by queue. Waits for no lock."""
+        ...
+
     async def goodbye(self) -> None:
         """This worker ends: it waits for nothing any more and holds no single-flight right."""
         ...

@@ -1,4 +1,4 @@
-"""Worker: one process: a claimer, a runner, a heartbeat and a listener, started and drained together.
+"""Worker: one process: a claimer, a runner, a heartbeat, a beat and a listener, started and drained together.
 
 Guarantees  after `drain` nothing of what was claimed is held: it is settled, or given back without charge;
             whatever the store did not take in time comes back by its visibility timeout.
@@ -17,6 +17,7 @@ from functools import partial
 
 from redrive.errors import ConfigError, RedriveError
 from redrive.job import JobDefinition
+from redrive.worker.beat import Beat
 from redrive.worker.claimer import PATIENCE, Claimer
 from redrive.worker.engine import PostgresEngine
 from redrive.worker.heartbeat import Heartbeat
@@ -75,6 +76,7 @@ class Worker:
             self.stats,
             self.runner.lost,
         )
+        self.beat = Beat(self._engine, list(self._lanes.values()), options.concurrency)
         self.listener = Listener(options.url, self.name, self.claimer.nudge, self._engine.call)
         self._ending = asyncio.Event()
         self._code = EXIT_OK
@@ -106,6 +108,7 @@ class Worker:
             raise
         await self.heartbeat.start()
         await self.claimer.start()
+        await self.beat.start()
         await self.listener.start()
         self._refresher = spawn(self._refresh(), "redrive-policy")
         self._started = True
@@ -144,6 +147,8 @@ class Worker:
             await self._until_idle(_DRAIN_GRACE + 1.0)
         await self.claimer.stop(PATIENCE)
         await self.heartbeat.stop()
+        # Else a late one would bring the worker back that the goodbye has ended.
+        await self.beat.stop()
         await self._goodbye()
         self.runner.close()
         await self._jobs.close()

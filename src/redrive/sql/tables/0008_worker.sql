@@ -1,0 +1,7 @@
+-- What a worker process says of itself every ten seconds: how many jobs run, how many may, and which messages it holds
+-- (a thousand a queue at most). Read by who asks why a message does not run; nothing is decided by it.
+alter table redrive.worker
+    add column running     integer not null default 0,
+    add column concurrency integer,
+    add column held        bigint[],
+    add column held_at     timestamptz;
