@@ -15,6 +15,7 @@ from redrive.inbox.event import Event
 from redrive.inbox.secrets import Secret
 from redrive.job import Job, Reject, Retry, Snooze, SyncJob
 from redrive.policy import Backoff, QueuePolicy
+from redrive.watch.schedule import Tick
 
 __all__ = [
     "Backoff",
@@ -36,5 +37,6 @@ __all__ = [
     "SetupError",
     "Snooze",
     "SyncJob",
+    "Tick",
     "Unavailable",
 ]

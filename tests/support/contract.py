@@ -43,10 +43,21 @@ begin
     delete from redrive.sent_key;
     delete from redrive.lease;
     delete from redrive.worker;
+    delete from redrive.redriven;
     delete from redrive.webhook_event;
     delete from redrive.webhook_refused;
     delete from redrive.webhook_count;
     delete from redrive.fetched;
+    delete from redrive.rule;
+    delete from redrive.alert;
+    delete from redrive.silence;
+    delete from redrive.alert_sink;
+    delete from redrive.alert_delivery;
+    delete from redrive.sample;
+    delete from redrive.refused_sample;
+    update redrive.watch set checked_at = null, duration = null, by = null, problems = '[]';
+    delete from redrive.schedule;
+    delete from redrive.schedule_tick;
     update public.test_clock set at = null;
 end $$;
 """

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import fields, replace
 from types import MappingProxyType
 from typing import Any
 
+from redrive.app.sharing import merged, told
 from redrive.errors import ConfigError
 from redrive.inbox.handlers import Dispatcher, Handlers
 from redrive.inbox.inbox import Inbox
@@ -33,7 +33,13 @@ class Inboxes:
                 "a source has one inbox: name the second otherwise"
             )
         sharing = [each.source for each in self._inboxes.values() if each.queue == inbox.queue]
-        self._policies[inbox.queue] = _merged(inbox, self._policies.get(inbox.queue), policy, sharing)
+        self._policies[inbox.queue] = merged(
+            f"inbox {inbox.source}",
+            inbox.queue,
+            self._policies.get(inbox.queue),
+            policy,
+            f"inbox {', '.join(sharing)}",
+        )
         self._inboxes[inbox.source] = inbox
         self._jobs = None
 
@@ -77,26 +83,7 @@ class Inboxes:
         for inbox in reversed(ours.values()):
             if inbox.api is not None:
                 defaults |= inbox.api.policy
-        declared = _told(self._policies[queue])
+        declared = told(self._policies[queue])
         policy = QueuePolicy(**(defaults | declared))
         made = Dispatcher(queue, ours, self._handlers)
         return JobDefinition.of(queue, made.dispatch, policy, decimals=self._decimals, check=made.check)
-
-
-def _told(policy: QueuePolicy) -> dict[str, Any]:
-    values = {each.name: getattr(policy, each.name) for each in fields(policy)}
-    return {name: value for name, value in values.items() if value is not None}
-
-
-def _merged(inbox: Inbox, known: QueuePolicy | None, told: QueuePolicy, sharing: list[str]) -> QueuePolicy:
-    if known is None:
-        return told
-    before, now = _told(known), _told(told)
-    for name in before.keys() & now.keys():
-        if before[name] != now[name]:
-            raise ConfigError(
-                f"inbox {inbox.source}: queue {inbox.queue} has {name} {before[name]!r} from inbox "
-                f"{', '.join(sharing)} already, and cannot have {now[name]!r} too; say it once, or use "
-                "another queue"
-            )
-    return replace(known, **now)

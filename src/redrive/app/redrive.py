@@ -21,10 +21,11 @@ from typing import (
 from redrive.app.handle import JobHandle
 from redrive.app.inboxes import Inboxes
 from redrive.app.outbox import Outbox, SendManyOptions, SendOptions
+from redrive.app.schedules import QUEUE, Schedules
 from redrive.app.sync import SyncRedrive
 from redrive.errors import ConfigError, InvalidArgument
 from redrive.inbox.inbox import LIMIT, Inbox
-from redrive.job import Job, JobDefinition, SyncJob
+from redrive.job import Job, JobDefinition, SyncJob, place_of
 from redrive.payload import MAX_PAYLOAD
 from redrive.policy import Backoff, QueuePolicy, check_count
 from redrive.store import messages
@@ -32,8 +33,11 @@ from redrive.store.database import Database
 from redrive.store.messages import Sent
 
 if TYPE_CHECKING:
+    from datetime import timedelta
+
     from redrive.inbox.secrets import Given
     from redrive.inbox.source import Api
+    from redrive.watch.schedule import Schedule
 
 P = TypeVar("P")
 A = ParamSpec("A")
@@ -83,20 +87,26 @@ class Redrive:
         self._decimals = decimals
         self._jobs: dict[str, JobDefinition] = {}
         self._inboxes = Inboxes(decimals=decimals)
+        self._schedules = Schedules(decimals=decimals, max_payload=max_payload)
         self.sync = SyncRedrive(self._outbox)
 
     @property
     def jobs(self) -> Mapping[str, JobDefinition]:
-        """The declared jobs by queue, those of the inboxes among them.
+        """The declared jobs by queue, those of the inboxes and of functions on schedules among them.
 
         Raises `ConfigError` for a handler of events whose source is no inbox.
         """
-        return MappingProxyType({**self._jobs, **self._inboxes.jobs})
+        return MappingProxyType({**self._jobs, **self._inboxes.jobs, **self._schedules.jobs})
 
     @property
     def inboxes(self) -> Mapping[str, Inbox]:
         """The declared inboxes by source. Raises `ConfigError` as `jobs`."""
         return self._inboxes.checked
+
+    @property
+    def schedules(self) -> Mapping[str, Schedule]:
+        """The declared schedules by name."""
+        return self._schedules.declared
 
     @property
     def database(self) -> Database:
@@ -119,6 +129,11 @@ class Redrive:
                 raise ConfigError(
                     f"queue {queue!r} takes the webhooks of inbox {', '.join(sources)}; {definition.name} "
                     "cannot be its job: use another queue, or handle the events with @app.on(...)"
+                )
+            if ticks := self._schedules.of_queue(queue):
+                raise ConfigError(
+                    f"queue {queue!r} takes the ticks of schedule {', '.join(ticks)}; {definition.name} "
+                    "cannot be its job: use another queue"
                 )
             if first := self._jobs.get(queue):
                 raise ConfigError(
@@ -173,6 +188,11 @@ class Redrive:
             raise ConfigError(
                 f"queue {queue!r} has the job {job.name}; inbox {source!r} cannot send into it: use another"
             )
+        if ticks := self._schedules.of_queue(queue):
+            raise ConfigError(
+                f"queue {queue!r} takes the ticks of schedule {', '.join(ticks)}; inbox {source!r} cannot "
+                "send into it: use another"
+            )
         self._inboxes.add(declared, _policy(f"inbox {source!r}", policy))
 
     def on(self, source: str, pattern: str) -> Callable[[F], F]:
@@ -190,6 +210,64 @@ class Redrive:
             return function
 
         return register
+
+    def schedule(
+        self,
+        when: str | float | timedelta,
+        *,
+        tz: str = "UTC",
+        missed: str = "one",
+        overlap: str = "allow",
+        name: str | None = None,
+        queue: str | None = None,
+        payload: object = None,
+        **policy: Unpack[Policy],
+    ) -> Callable[[F], F]:
+        """Run a function, or send to a job, at times: ``@app.schedule("0 3 * * *", tz="Europe/Berlin")``.
+
+        when     a cron text of five fields, or a number of seconds, at least 1
+        tz       the time zone that the cron text speaks of
+        missed   what becomes of ticks that nobody fired in time: skip, one (all of them are one job), all
+        overlap  when the message of the tick before is still in its queue: allow, skip the tick, or queue it
+        name     None: the function's name; it is the schedule's in the database
+        queue    where a function's messages go; several may share one, but not with a job; "schedules"
+        payload  what a job is sent
+
+        A function takes (tick), (tick, job), (job) or nothing, as `async def` or `def`, and ends as a job's
+        does; the policy is that of its queue. Above an ``@app.job(...)`` the job is sent `payload`. Workers
+        fire the schedules of their app, each tick once. Raises `ConfigError`.
+        """
+        declared = _policy(f"schedule {name!r}" if name else "schedule", policy)
+
+        def register(target: F) -> F:
+            if not isinstance(cast("object", target), JobHandle):
+                self._check_free(QUEUE if queue is None else queue, place_of(target))
+            self._schedules.add(
+                target,
+                when,
+                name=name,
+                queue=queue,
+                payload=payload,
+                policy=declared,
+                tz=tz,
+                missed=missed,
+                overlap=overlap,
+            )
+            return target
+
+        return register
+
+    def _check_free(self, queue: str, place: str) -> None:
+        if job := self._jobs.get(queue):
+            raise ConfigError(
+                f"queue {queue!r} has the job {job.name}; {place} cannot be on a schedule there: use another "
+                "queue, or put the schedule above that job"
+            )
+        if sources := self._inboxes.of_queue(queue):
+            raise ConfigError(
+                f"queue {queue!r} takes the webhooks of inbox {', '.join(sources)}; {place} cannot be on a "
+                "schedule there: use another queue"
+            )
 
     async def send(self, queue: str, payload: object, **options: Unpack[SendOptions]) -> Sent:
         """Send one message of plain JSON to `queue`.

@@ -8,10 +8,7 @@ Guarantees  an event that nobody takes ends as ignored, visible and not failed;
 
 from __future__ import annotations
 
-import asyncio
-import contextvars
 import inspect
-import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
@@ -22,7 +19,7 @@ from redrive.inbox.inbox import Inbox
 from redrive.inbox.patterns import Pattern
 from redrive.inbox.refetch import refetch
 from redrive.inbox.source import Source
-from redrive.job import Ignored, Job, Reject, SyncJob, ask, blocking, parameters_of, place_of
+from redrive.job import Ignored, Job, Reject, ask, blocking, in_thread, parameters_of, place_of
 from redrive.store import events
 
 _RULE = "a handler of events takes (event) or (event, job)"
@@ -55,7 +52,7 @@ class Handler:
             return await self.function(*((event, job) if self.wants_job else (event,)))
         here = blocking(job)
         arguments = (event, here) if self.wants_job else (event,)
-        return await _in_thread(lambda: self.function(*arguments), here)
+        return await in_thread(lambda: self.function(*arguments), here)
 
 
 class Handlers:
@@ -167,37 +164,3 @@ class Dispatcher:
             )
         [inbox] = self._inboxes.values()
         return inbox.event_of(payload)
-
-
-async def _in_thread(call: Callable[[], Any], job: SyncJob) -> object:
-    """Run it in a thread of its own. Cancelled once, it is told and waited for; twice, it is left."""
-    loop = asyncio.get_running_loop()
-    ended: asyncio.Future[tuple[object, BaseException | None]] = loop.create_future()
-    context = contextvars.copy_context()
-
-    def finish(value: object, error: BaseException | None) -> None:
-        if not ended.done():
-            ended.set_result((value, error))
-
-    def run() -> None:
-        value, error = None, None
-        try:
-            value = context.run(call)
-        except BaseException as raised:
-            error = raised
-        try:
-            loop.call_soon_threadsafe(finish, value, error)
-        except RuntimeError:
-            pass  # it was given up, and the loop has ended since
-
-    # No pool: the worker bounds how many run at once, and one that never ends must not hold up its exit.
-    threading.Thread(target=run, name="redrive-handler", daemon=True).start()
-    try:
-        await asyncio.wait({ended})
-    except asyncio.CancelledError:
-        job.cancelled.set()
-        await asyncio.wait({ended})
-    value, error = ended.result()
-    if error is not None:
-        raise error
-    return value

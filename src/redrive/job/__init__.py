@@ -15,6 +15,7 @@ from redrive.job.completion import BlockingCompletion, Completion, learn_install
 from redrive.job.definition import JobDefinition, Malformed, parameters_of, place_of
 from redrive.job.given import BlockingSettling, Cancelled, Job, Settling, SyncJob, ask, blocking
 from redrive.job.outcome import Ignored, Outcome, Reject, Retry, Snooze
+from redrive.job.threads import in_thread
 from redrive.store.blocking import BlockingPool
 
 __all__ = [
@@ -35,6 +36,7 @@ __all__ = [
     "SyncJob",
     "ask",
     "blocking",
+    "in_thread",
     "learn_installation",
     "parameters_of",
     "place_of",
