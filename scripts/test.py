@@ -172,7 +172,7 @@ def run(ring: Ring, arguments: Sequence[str], folder: Path) -> Result:
     print(f"\n== {ring.name} ({ring.folder})", flush=True)
     report = folder / f"{ring.name}.xml"
     command = [sys.executable, "-m", "pytest", ring.folder, "-q", "--no-header", f"--junitxml={report}"]
-    command += ["-n", str(ring.workers)] if ring.workers > 1 else []
+    command += ["-n", str(ring.workers), "--dist", "worksteal"] if ring.workers > 1 else []
     # A database that a developer's shell points to is never the tests' own.
     ours = {k: v for k, v in os.environ.items() if k not in {"DATABASE_URL", "REDRIVE_DATABASE_URL"}}
     environment = {**ours, "PATH": SEARCH_PATH, **dict(ring.environment)}
