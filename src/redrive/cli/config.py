@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from typing import Any
+from urllib.parse import urlsplit
 
 from redrive.cli.options import DatabaseOption, JsonOption
 from redrive.cli.output import answer_json
 from redrive.cli.session import choose
 from redrive.cli.tables import print_table
 from redrive.errors import ConfigError
-from redrive.settings import EMBEDDED, load_settings, origin
+from redrive.settings import EMBEDDED, alert_sinks, load_settings, origin
 from redrive.store.embedded import running_url
 from redrive.store.url import redact
+from redrive.watch.sinks.configured import kind_of
 
 
 def config(as_json: JsonOption = False, database: DatabaseOption = None) -> None:
-    """Show the settings that hold here and where each stands; passwords are left out.
+    """Show the settings that hold here and where each stands; passwords, and where alerts go, are left out.
 
     Of a Postgres of redrive's own also the URL under which psql finds it, while a worker or another command
     keeps it running: psql "URL".
@@ -40,10 +42,21 @@ def _settings(database: str | None) -> dict[str, dict[str, Any]]:
             found["psql"] = {"value": url, "source": source}
     except ConfigError:
         found = {"database_url": {"value": None, "source": None}}
-    for name in ("app", "pg_bin"):
-        value = getattr(settings, name)
-        found[name] = {
-            "value": None if value is None else str(value),
-            "source": None if value is None else origin(name),
-        }
+    shown = {
+        "app": settings.app,
+        "pg_bin": None if settings.pg_bin is None else str(settings.pg_bin),
+        "check_every": f"{settings.check_every:g}",
+        "heartbeat_url": None if settings.heartbeat_url is None else _host(settings.heartbeat_url),
+    }
+    for name, value in shown.items():
+        is_set = name in settings.model_fields_set
+        found[name] = {"value": value, "source": origin(name) if is_set else None}
+    for sink in alert_sinks():
+        found[f"alerts_{sink.name}"] = {"value": kind_of(sink), "source": sink.variable}
     return found
+
+
+def _host(url: str) -> str:
+    """Where it leads, without the path: that is what gives the right to call it."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.hostname or ''}/…"
