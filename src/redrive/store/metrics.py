@@ -11,7 +11,8 @@ from redrive.store.statement import Statement
 class Gauges(NamedTuple):
     """Nothing is counted past 10,000: `more` says that a count stopped there. Ages in seconds.
 
-    `problem` is why a queue cannot be read; its numbers are None then.
+    `problem` is why a queue cannot be read; its numbers are None then. The rates are those of about five
+    minutes, None where nobody evaluates the rules; `archive_rows` and `dead_tuples` are the statistics'.
     """
 
     queue: str
@@ -26,6 +27,14 @@ class Gauges(NamedTuple):
     paused: bool
     more: bool | None
     problem: str | None
+    inflow_per_sec: float | None = None
+    outflow_per_sec: float | None = None
+    failure_rate: float | None = None
+    drain_sec: float | None = None
+    archive_rows: int | None = None
+    archive_bytes: int | None = None
+    dead_tuples: int | None = None
+    workers: int | None = None
 
 
 def gauges(queue: str | None = None) -> Statement[list[Gauges]]:

@@ -1,0 +1,27 @@
+-- _measured: everything that is measured of the queues, one row a queue. Waits for no lock longer than a quarter of a second; a queue
+-- that cannot be read has its reason in `problem`, and breaks no other. What the workers counted is known even then.
+create function redrive._measured(p_queue text)
+returns table (q redrive.queue, g jsonb, problem text, done bigint, failed bigint, dead bigint, workers integer, last_seen timestamptz,
+               inflow double precision, outflow double precision, tries bigint, failures bigint)
+language plpgsql set search_path = '' set lock_timeout = '250ms'
+as $$
+#variable_conflict use_column
+declare
+    v_now timestamptz := redrive.clock();
+begin
+    for q in select * from redrive.queue r where p_queue is null or r.queue = p_queue order by r.queue loop
+        g := null;
+        problem := null;
+        begin
+            g := to_jsonb(redrive._gauges(q));
+        exception when others then
+            problem := sqlerrm;
+        end;
+        select t.done, t.failed, t.dead, t.workers, t.last_seen into done, failed, dead, workers, last_seen from redrive._totals(q.queue, v_now) t;
+        select r.inflow, r.outflow, r.tries, r.failures into inflow, outflow, tries, failures
+          from redrive._rates(q.queue, v_now, (g ->> 'sent')::bigint, done, failed, dead, (g ->> 'live')::bigint) r;
+        return next;
+    end loop;
+end
+$$;
+revoke all on function redrive._measured(text) from public;

@@ -1,0 +1,20 @@
+-- _read_cron: whether the last finished run of each pg_cron job of this database failed. Of the newest 2,000 runs: the table is
+-- indexed by the run only, and is never pruned by itself. What a run said is left out: it may hold a secret.
+create function redrive._read_cron(p_now timestamptz) returns setof redrive._reading
+language plpgsql set search_path = ''
+as $$
+begin
+    if to_regclass('cron.job') is not null and to_regclass('cron.job_run_details') is not null then
+        return query execute $q$
+            select 'cron_failed', n.name, max(n.failed), null::jsonb
+              from (select coalesce(nullif(to_jsonb(j) ->> 'jobname', ''), 'job ' || j.jobid) as name, coalesce((r.status = 'failed')::integer, 0)::double precision as failed
+                      from cron.job j
+                      left join (select distinct on (d.jobid) d.jobid, d.status
+                                   from (select * from cron.job_run_details d order by d.runid desc limit 2000) d
+                                  where d.status in ('succeeded', 'failed') order by d.jobid, d.runid desc) r on r.jobid = j.jobid
+                     where j.active and j.database = current_database()) n
+             group by n.name order by n.name limit 500 $q$;
+    end if;
+end
+$$;
+revoke all on function redrive._read_cron(timestamptz) from public;

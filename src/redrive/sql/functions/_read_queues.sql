@@ -1,0 +1,23 @@
+-- _read_queues: the gauges of the queues; and what was counted is kept as a sample, for the rates of the next hour.
+create function redrive._read_queues(p_now timestamptz) returns setof redrive._reading
+language plpgsql set search_path = ''
+as $$
+declare
+    m record;
+    v_words jsonb;
+begin
+    for m in select * from redrive._measured(null) loop
+        return query select 'unreadable', (m.q).queue, (m.problem is not null)::integer::double precision, jsonb_build_object('problem', m.problem);
+        v_words := redrive._words_of(m.q, m.g, m.workers, m.last_seen, p_now);
+        return query select r.gauge, (m.q).queue, r.value, v_words
+                       from redrive._queue_values(m.q, m.g, m.workers, m.inflow, m.outflow, m.tries, m.failures, p_now) r;
+        if m.g ->> 'sent' is not null then
+            insert into redrive.sample (queue, at, sent, done, failed, dead, live)
+                 values ((m.q).queue, p_now, (m.g ->> 'sent')::bigint, m.done, m.failed, m.dead, (m.g ->> 'live')::bigint)
+            on conflict do nothing;
+        end if;
+    end loop;
+    delete from redrive.sample s where s.at < p_now - interval '1 hour' or s.at > p_now;
+end
+$$;
+revoke all on function redrive._read_queues(timestamptz) from public;

@@ -1,0 +1,9 @@
+-- _silence_of: the silence of an alert that ends last, or a row of nulls.
+create function redrive._silence_of(p_rule text, p_subject text, p_now timestamptz) returns redrive.silence
+language sql stable set search_path = ''
+as $$
+    select s from redrive.silence s
+     where s.until > p_now and (s.rule is null or s.rule = p_rule) and (s.subject is null or s.subject = p_subject)
+     order by s.until desc limit 1
+$$;
+revoke all on function redrive._silence_of(text, text, timestamptz) from public;

@@ -1,0 +1,8 @@
+-- _unread: does this rule hold, and could its gauge not be read?
+create function redrive._unread(p_rule text, p_readings redrive._reading[]) returns boolean
+language sql stable set search_path = ''
+as $$
+    select exists (select from redrive._rules() u join unnest(p_readings) r on r.gauge = u.gauge and r.subject is null
+                    where u.name = p_rule and u.enabled)
+$$;
+revoke all on function redrive._unread(text, redrive._reading[]) from public;

@@ -1,0 +1,8 @@
+-- silences: those that are running, soonest over first. rule and subject null: any.
+-- part: operate, read
+create function redrive.silences() returns table (id bigint, rule text, subject text, until timestamptz, reason text, by text, at timestamptz)
+language sql volatile security definer set search_path = ''
+as $$
+    select s.id, s.rule, s.subject, s.until, s.reason, s.by, s.at from redrive.silence s where s.until > redrive.clock() order by s.until, s.id
+$$;
+revoke all on function redrive.silences() from public;

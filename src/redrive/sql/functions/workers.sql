@@ -1,0 +1,16 @@
+-- workers: who works on which queue, as far as it was seen. alive: within a minute. worker '' keeps the sums of those that are gone.
+-- running: jobs at this moment, null where the worker does not say.
+-- part: operate, read
+create function redrive.workers()
+returns table (queue text, worker text, started_at timestamptz, last_seen timestamptz, age_sec double precision, alive boolean, running integer,
+               claimed bigint, done bigint, failed bigint, dead bigint, given_back bigint)
+language sql volatile security definer set search_path = ''
+as $$
+    with now as materialized (select redrive.clock() as at),
+         w as (select w.*, regexp_replace(w.worker, '#\d+$', '') as name, (to_jsonb(w) ->> 'running')::integer as busy from redrive.worker w)
+    select w.queue, w.name, min(w.started_at), max(w.last_seen), extract(epoch from n.at - max(w.last_seen))::double precision,
+           w.name <> '' and max(w.last_seen) > n.at - interval '60 seconds', max(w.busy)::integer,
+           sum(w.claimed)::bigint, sum(w.done)::bigint, sum(w.failed)::bigint, sum(w.dead)::bigint, sum(w.given_back)::bigint
+      from w cross join now n group by w.queue, w.name, n.at order by w.queue, w.name
+$$;
+revoke all on function redrive.workers() from public;
