@@ -44,6 +44,7 @@ begin
     delete from redrive.lease;
     delete from redrive.worker;
     delete from redrive.redriven;
+    delete from redrive.redriven;
     delete from redrive.webhook_event;
     delete from redrive.webhook_refused;
     delete from redrive.webhook_count;

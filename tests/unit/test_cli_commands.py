@@ -52,6 +52,7 @@ COMMANDS = {
     "send",
     "serve",
     "status",
+    "why",
     "worker",
 }
 READING = {
@@ -70,6 +71,7 @@ READING = {
     "queue policy",
     "queue show",
     "status",
+    "why",
 }
 DESTRUCTIVE = {
     *("dlq discard", "inbox replay", "key free", "lease release", "message cancel", "message release"),

@@ -27,6 +27,7 @@ from redrive.cli.send import send
 from redrive.cli.serve import serve
 from redrive.cli.session import name_database
 from redrive.cli.status import status
+from redrive.cli.why import why
 from redrive.cli.worker import worker
 from redrive.errors import RedriveError, Unavailable
 
@@ -51,7 +52,7 @@ app = typer.Typer(
     help="Production job queues on the Postgres you already have.",
     epilog="Exit: 0 fine, 1 it found something wrong, 2 usage or configuration, 3 database out of reach.",
 )
-for each in (demo, dev, worker, serve, migrate, grant, send, status, config):
+for each in (demo, dev, worker, serve, migrate, grant, send, status, why, config):
     app.command()(each)
 for noun in (queue, message, dlq, inbox, key, lease):
     app.add_typer(noun.app, name=noun.__name__.rpartition(".")[2])

@@ -125,7 +125,7 @@ def message(queue: str, msg_id: int, *, decimals: bool = False) -> Statement[dic
 
     A payload nested too deeply to be read is an `Unreadable`, its text.
     """
-    given = _Given(p_queue=(check_sendable(queue), "text"), p_msg_id=(_id(msg_id), "bigint"))
+    given = _Given(p_queue=(check_sendable(queue), "text"), p_msg_id=(check_id(msg_id), "bigint"))
 
     def load(rows: Sequence[Row]) -> dict[str, Any] | None:
         text, inner = rows[0]
@@ -194,7 +194,8 @@ def _key(key: object, index: int | None = None) -> str:
     return payloads.check_text(key, "key" if index is None else f"message {index}: key", most=MAX_KEY)
 
 
-def _id(value: object) -> int:
+def check_id(value: object) -> int:
+    """Return `value` when it may be a message's id, else raise `InvalidArgument`."""
     number = check_count(value, "message id")
     if number > _BIGINT:
         raise InvalidArgument(f"message id is {number}; the largest is {_BIGINT}")
@@ -204,7 +205,7 @@ def _id(value: object) -> int:
 def _ids(values: Iterable[int]) -> str:
     if isinstance(values, (str, bytes)) or not isinstance(cast("object", values), Iterable):
         raise InvalidArgument(f"ids must be a list of message ids, not {values!r}")
-    return int_array([_id(value) for value in values])
+    return int_array([check_id(value) for value in values])
 
 
 def _only_id(rows: Sequence[Row]) -> Sent:

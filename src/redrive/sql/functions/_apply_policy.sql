@@ -21,6 +21,7 @@ begin
            archive = (p ->> 'archive')::boolean,
            notify = (p ->> 'notify')::boolean,
            paused = (p ->> 'paused')::boolean,
+           paused_at = case when (p ->> 'paused')::boolean then coalesce(q.paused_at, redrive.clock()) end,
            has_headers = redrive._has_column(v_table, 'headers'),
            has_last_read_at = redrive._has_column(v_table, 'last_read_at')
      where q.queue = p_queue;
