@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Generator
+from pathlib import Path
 
 import pytest
 
 from tests.support import contract
 from tests.support.contract import Contract
 from tests.support.databases import Databases
-from tests.support.layouts import LAYOUTS
+from tests.support.examining import Doctor
+from tests.support.layouts import LAYOUTS, NEWEST
+
+SUPABASE = Path(__file__).parents[1] / "support" / "supabase_like_roles.sql"
 
 
 @pytest.fixture(params=LAYOUTS)
@@ -36,3 +40,23 @@ def sql(contracts: dict[str, Contract], databases: Databases, layout: str) -> Ge
         contracts[layout] = Contract(url)
     yield contracts[layout]
     contracts[layout].reset()
+
+
+@pytest.fixture(scope="module")
+def doctor(databases: Databases) -> Generator[Doctor]:
+    """The doctor at a database that a module's tests share: each mends what it breaks."""
+    made = Doctor(databases.migrated(NEWEST))
+    yield made
+    made.close()
+    databases.drop(made.url)
+
+
+@pytest.fixture(scope="module")
+def supabase(databases: Databases) -> Generator[Doctor]:
+    """The same with stand-ins for what Supabase has: roles, Vault, pg_net, pg_cron."""
+    made = Doctor(databases.migrated(NEWEST))
+    # What begins with a backslash is psql's own.
+    made.sql("\n".join(line for line in SUPABASE.read_text().splitlines() if not line.startswith("\\")))
+    yield made
+    made.close()
+    databases.drop(made.url)

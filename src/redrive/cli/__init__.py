@@ -19,6 +19,7 @@ from redrive.cli import dlq, inbox, key, lease, message, queue
 from redrive.cli.config import config
 from redrive.cli.demo import demo
 from redrive.cli.dev import dev
+from redrive.cli.doctor import doctor
 from redrive.cli.grant import grant
 from redrive.cli.migrate import migrate
 from redrive.cli.options import DatabaseOption
@@ -52,7 +53,7 @@ app = typer.Typer(
     help="Production job queues on the Postgres you already have.",
     epilog="Exit: 0 fine, 1 it found something wrong, 2 usage or configuration, 3 database out of reach.",
 )
-for each in (demo, dev, worker, serve, migrate, grant, send, status, why, config):
+for each in (demo, dev, worker, serve, migrate, grant, send, status, why, doctor, config):
     app.command()(each)
 for noun in (queue, message, dlq, inbox, key, lease):
     app.add_typer(noun.app, name=noun.__name__.rpartition(".")[2])

@@ -1,0 +1,35 @@
+"""Schedules: somebody sends what is due."""
+
+from __future__ import annotations
+
+from redrive.watch.doctor.finding import Check, Finding, check
+from redrive.watch.doctor.patient import Patient
+
+_LATEST = 120
+
+
+@check("each schedule that is due is run by somebody")
+async def schedules(patient: Patient, *, latest: float = _LATEST) -> list[Finding]:
+    await patient.demand("redrive.schedules()")
+    found = await patient.rows(
+        "select name, queue, lag_sec::float8 as lag, paused, last_tick from redrive.schedules() order by name"
+    )
+    findings: list[Finding] = []
+    for row in found:
+        if row.paused:
+            problem = f"schedule {row.name} is paused"
+            findings.append(Finding("note", row.name, problem, (f"redrive schedule resume {row.name}",)))
+        elif row.lag is not None and row.lag > latest:
+            last = "it never ran" if row.last_tick is None else f"last: {row.last_tick:%Y-%m-%d %H:%M:%SZ}"
+            problem = (
+                f"schedule {row.name} has been due for {row.lag:,.0f} s and nobody ran it: the app that "
+                f"declares it "
+                f"has no worker running "
+                f"({last})"
+            )
+            fix = ("redrive worker --app MODULE:ATTR", f"redrive schedule drop {row.name}")
+            findings.append(Finding("error", row.name, problem, fix))
+    return findings
+
+
+CHECKS: tuple[Check, ...] = (schedules,)

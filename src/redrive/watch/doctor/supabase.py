@@ -1,0 +1,113 @@
+"""Supabase: pg_cron, pg_net and Vault, where they are: what they were told to do, they do."""
+
+from __future__ import annotations
+
+from redrive.watch.doctor.finding import Check, Finding, NotChecked, check
+from redrive.watch.doctor.names import literal, several
+from redrive.watch.doctor.patient import Patient
+
+_CRON = "pg_cron is not installed in this database"
+_NET = "pg_net is not installed in this database"
+_VAULT = "Vault is not installed in this database"
+
+# decrypted_secrets where name = '...': how a command asks Vault.
+_NAMES = r"""decrypted_secrets[^;]*?\mname\M\s*=\s*''?([^']+)''?"""
+
+
+async def _demand(patient: Patient, relation: str, why: str) -> None:
+    if not await patient.has(relation):
+        raise NotChecked(why)
+
+
+@check("no job of pg_cron failed when it last ran")
+async def cron_failing(patient: Patient) -> list[Finding]:
+    await _demand(patient, "cron.job_run_details", _CRON)
+    found = await patient.rows(
+        """
+        select coalesce(j.jobname, j.jobid::text) as name, j.jobid, d.return_message as said, d.end_time as at
+          from cron.job j
+         cross join lateral (select r.status, r.return_message, r.end_time from cron.job_run_details r
+                              where r.jobid = j.jobid and r.status in ('succeeded', 'failed')
+                              order by r.runid desc limit 1) d
+         where j.active and d.status = 'failed' order by 1
+        """
+    )
+    return [
+        Finding(
+            "error",
+            row.name,
+            f"pg_cron's job {row.name} failed when it last ran ({row.at:%Y-%m-%d %H:%M:%SZ}): "
+            f"{' '.join((row.said or '').split())[:160]}",
+            (f"select * from cron.job_run_details where jobid = {row.jobid} order by runid desc limit 5;",),
+        )
+        for row in found
+    ]
+
+
+@check("no job of pg_cron is switched off")
+async def cron_inactive(patient: Patient) -> list[Finding]:
+    await _demand(patient, "cron.job", _CRON)
+    found = await patient.rows(
+        "select coalesce(jobname, jobid::text) as name, jobid from cron.job where not active order by 1"
+    )
+    return [
+        Finding(
+            "note",
+            row.name,
+            f"pg_cron's job {row.name} is not active: it does not run",
+            (f"select cron.alter_job({row.jobid}, active => true);",),
+        )
+        for row in found
+    ]
+
+
+@check("calls of pg_net are answered")
+async def net_failing(patient: Patient) -> list[Finding]:
+    await _demand(patient, "net._http_response", _NET)
+    found = await patient.row(
+        """
+        select count(*) as calls,
+               count(*) filter (where r.status_code is null or r.status_code >= 400 or r.timed_out) as failed,
+               (array_agg(coalesce(r.error_msg, 'HTTP ' || r.status_code, 'timed out')
+                          order by r.created desc)
+                   filter (where r.status_code is null or r.status_code >= 400 or r.timed_out))[1] as said
+          from (select * from net._http_response where created > now() - interval '15 minutes' limit 10000) r
+        """
+    )
+    if not found.failed:
+        return []
+    problem = (
+        f"{found.failed:,} of {several(found.calls, 'call')} of pg_net failed within 15 minutes; the newest: "
+        f"{' '.join(found.said.split())[:160]}"
+    )
+    fix = "select id, status_code, error_msg, content from net._http_response order by created desc limit 10;"
+    return [Finding("warning", "pg_net", problem, (fix,))]
+
+
+@check("each name that a job of pg_cron asks Vault for is there")
+async def vault_names(patient: Patient) -> list[Finding]:
+    await _demand(patient, "cron.job", _CRON)
+    await _demand(patient, "vault.secrets", _VAULT)
+    found = await patient.rows(
+        """
+        select coalesce(j.jobname, j.jobid::text) as name, m.found[1] as secret
+          from cron.job j cross join regexp_matches(j.command, %s, 'gi') m(found)
+         where not exists (select from vault.secrets s where s.name = m.found[1])
+         order by 1, 2
+        """,
+        _NAMES,
+    )
+    return [
+        Finding(
+            "error",
+            row.name,
+            f"pg_cron's job {row.name} asks Vault for {row.secret!r}, which is not there: it goes on with "
+            f"NULL, and "
+            "says nothing",
+            (f"select vault.create_secret('SECRET', {literal(row.secret)});",),
+        )
+        for row in found
+    ]
+
+
+CHECKS: tuple[Check, ...] = (cron_failing, cron_inactive, net_failing, vault_names)

@@ -1,0 +1,81 @@
+"""Watching: somebody checks the queues' health, and somebody is told."""
+
+from __future__ import annotations
+
+from redrive.watch.doctor.finding import Check, Finding, check
+from redrive.watch.doctor.names import several
+from redrive.watch.doctor.patient import Patient
+
+_LATEST = 300
+
+
+@check("the health of the queues is checked, every minute")
+async def watcher(patient: Patient, *, latest: float = _LATEST) -> list[Finding]:
+    await patient.demand("redrive.watch_state()")
+    found = await patient.rows("select age_sec::float8 as age from redrive.watch_state()")
+    age = found[0].age if found else None
+    if age is not None and age <= latest:
+        return []
+    when = "was never checked" if age is None else f"was checked last {age / 60:,.0f} minutes ago"
+    problem = (
+        f"the health of the queues {when}: no worker, no redrive serve and no redrive alerts watch runs, so "
+        f"nobody "
+        "finds out"
+    )
+    return [Finding("error", "health", problem, ("redrive alerts watch",))]
+
+
+@check("alerts have somewhere to go")
+async def alert_sinks(patient: Patient) -> list[Finding]:
+    await patient.demand("redrive.alert_sink")
+    found = await patient.rows(
+        "select name, extract(epoch from now() - seen_at)::float8 as age from redrive.alert_sink order by "
+        "name"
+    )
+    if not found:
+        problem = (
+            "no process has told of a place to send alerts to: what goes wrong stands in redrive alerts list "
+            "alone"
+        )
+        fix = ("export REDRIVE_ALERTS_TEAM=slack://TOKEN/CHANNEL", "redrive alerts test")
+        return [Finding("warning", "alerts", problem, fix)]
+    return [
+        Finding(
+            "warning",
+            row.name,
+            f"no process has had the alert sink {row.name} for {row.age / 60:,.0f} minutes: what is written "
+            f"for it waits",
+            ("redrive alerts watch",),
+        )
+        for row in found
+        if row.age > _LATEST
+    ]
+
+
+@check("alerts arrive where they are sent")
+async def alert_deliveries(patient: Patient) -> list[Finding]:
+    await patient.demand("redrive.alert_delivery")
+    found = await patient.rows(
+        """
+        select sink, count(*) as open, max(attempts) as attempts, max(error) as error,
+               count(*) filter (where gave_up_at is not null) as lost
+          from redrive.alert_delivery
+         where delivered_at is null
+           and (attempts > 0 and gave_up_at is null or gave_up_at > now() - interval '1 day')
+         group by sink order by sink
+        """
+    )
+    return [
+        Finding(
+            "error",
+            row.sink,
+            f"sink {row.sink}: {several(row.open, 'alert')} undelivered ({row.lost:,} given up), after up to "
+            f"{several(row.attempts, 'try').replace('trys', 'tries')}: "
+            f"{(row.error or 'no reason known')[:120]}",
+            (f"redrive alerts test --sink {row.sink}",),
+        )
+        for row in found
+    ]
+
+
+CHECKS: tuple[Check, ...] = (watcher, alert_sinks, alert_deliveries)
