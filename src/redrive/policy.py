@@ -87,6 +87,9 @@ class QueuePolicy:
     key_field           'idempotency_key'   payload field that holds the key; '' turns it off
     key_retention       30 days  how long a done key is remembered
     archive             True     keep finished messages
+    archive_retention   30 days  how long; `math.inf` for ever, as an adopted queue's by default
+    archive_max_rows    None     about how many at most, the newest
+    archive_max_bytes   None     about how many bytes of them at most
     notify              True     wake idle workers at once
     """
 
@@ -99,6 +102,9 @@ class QueuePolicy:
     key_field: str | None = None
     key_retention: float | None = None
     archive: bool | None = None
+    archive_retention: float | None = None
+    archive_max_rows: int | None = None
+    archive_max_bytes: int | None = None
     notify: bool | None = None
 
     def __post_init__(self) -> None:
@@ -112,6 +118,11 @@ class QueuePolicy:
             check_count(self.concurrency, "concurrency")
         if self.key_retention is not None:
             check_seconds(self.key_retention, "key_retention", above=True)
+        if self.archive_retention is not None and self.archive_retention != math.inf:
+            check_seconds(self.archive_retention, "archive_retention", above=True)
+        for limit in ("archive_max_rows", "archive_max_bytes"):
+            if getattr(self, limit) is not None:
+                check_count(getattr(self, limit), limit)
 
     def declared(self) -> dict[str, Any]:
         """The declared fields as the JSON that `redrive.create_queue` takes."""

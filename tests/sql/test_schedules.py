@@ -277,7 +277,7 @@ def test_work_of_redrives_own_has_no_message_and_one_who_does_it(begun: Contract
     assert sql.value("select redrive.run_schedule('redrive.own')") is None
     assert row(sql, "redrive.own").next_at == at(10)
     sql("select redrive.pause_schedule('redrive.own')")
-    with pytest.raises(psycopg.Error, match="resume redrive.own"):
+    with pytest.raises(psycopg.Error, match="schedule resume redrive"):
         sql("select redrive.run_schedule('redrive.own')")
 
 

@@ -44,7 +44,6 @@ begin
     delete from redrive.lease;
     delete from redrive.worker;
     delete from redrive.redriven;
-    delete from redrive.redriven;
     delete from redrive.webhook_event;
     delete from redrive.webhook_refused;
     delete from redrive.webhook_count;
@@ -59,6 +58,8 @@ begin
     update redrive.watch set checked_at = null, duration = null, by = null, problems = '[]';
     delete from redrive.schedule;
     delete from redrive.schedule_tick;
+    delete from redrive.retention_rule;
+    delete from redrive.retention_place;
     update public.test_clock set at = null;
 end $$;
 """

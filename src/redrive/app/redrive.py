@@ -48,7 +48,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 class Policy(TypedDict, total=False):
     """What `Redrive.job` takes of a queue's policy, in seconds and numbers; see `QueuePolicy`.
 
-    ``timeout=None`` is no timeout, ``key_field=None`` no key in the payload, ``concurrency=None`` no cap.
+    ``timeout=None`` is no timeout, ``key_field=None`` no key in the payload, ``concurrency=None`` no cap,
+    ``archive_retention=None`` for ever.
     """
 
     max_attempts: int
@@ -60,6 +61,9 @@ class Policy(TypedDict, total=False):
     key_field: str | None
     key_retention: float
     archive: bool
+    archive_retention: float | None
+    archive_max_rows: int | None
+    archive_max_bytes: int | None
     notify: bool
 
 
@@ -339,6 +343,8 @@ def _policy(what: str, given: Policy) -> QueuePolicy:
     # QueuePolicy's None is "not declared".
     if values.get("timeout", 0) is None:
         values["timeout"] = math.inf
+    if values.get("archive_retention", 0) is None:
+        values["archive_retention"] = math.inf
     if values.get("key_field", "") is None:
         values["key_field"] = ""
     try:

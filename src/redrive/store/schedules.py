@@ -143,7 +143,8 @@ def listing() -> Statement[list[ScheduleRow]]:
     """Every schedule."""
 
     def load(rows: Sequence[Row]) -> list[ScheduleRow]:
-        return [ScheduleRow(*row[:17], None if row[17] is None else payloads.decode(row[17])) for row in rows]
+        decoded = (None if row[-1] is None else payloads.decode(row[-1]) for row in rows)
+        return [ScheduleRow._make([*row[:-1], value]) for row, value in zip(rows, decoded, strict=True)]
 
     columns = ", ".join(ScheduleRow._fields[:-1])
     return Statement(f"select {columns}, payload::text from redrive.schedules()", (), load)

@@ -22,7 +22,7 @@ from redrive.store.database import Database
 from redrive.store.schedules import Declaration, Due
 from redrive.watch.schedule import Schedule
 from redrive.watch.times import Times
-from redrive.worker.service import spawn, until
+from redrive.worker.service import end, spawn, until
 
 log = logging.getLogger("redrive.schedule")
 
@@ -31,6 +31,7 @@ _LONGEST_SLEEP = 10.0
 # How soon the end of a message is seen that a tick waits for.
 _WAITING_SLEEP = 1.0
 _DEADLINE = 10.0
+_LEAVING = 1.0
 _PAUSES = (1.0, 2.0, 5.0, 10.0)
 # A tick older than this was missed, or than half of what lies between it and the next one.
 _GRACE = timedelta(seconds=60)
@@ -82,11 +83,12 @@ class Scheduler:
             self._task = spawn(self._run(), "redrive-scheduler")
 
     async def stop(self) -> None:
-        """A firing under way is waited for."""
+        """A firing under way is waited for, for a second."""
         self._stopping.set()
         task, self._task = self._task, None
         if task is not None:
-            await asyncio.wait([task])
+            await asyncio.wait([task], timeout=_LEAVING)
+            await end(task)
 
     async def turn(self) -> float:
         """Fire what is due; in how many seconds to look again. Raises what the database does."""

@@ -6,7 +6,8 @@ declare
     v_field text;
     v_value jsonb;
     v_known constant text[] := array['max_attempts', 'visibility_timeout', 'timeout', 'backoff', 'concurrency', 'single_flight',
-                                     'key_field', 'key_retention', 'archive', 'notify', 'paused'];
+                                     'key_field', 'key_retention', 'archive', 'archive_retention', 'archive_max_rows',
+                                     'archive_max_bytes', 'notify', 'paused'];
 begin
     if p_policy is null or jsonb_typeof(p_policy) <> 'object' then
         perform redrive._refuse('policy must be a JSON object');
@@ -24,8 +25,13 @@ begin
             end if;
         elsif v_field = 'backoff' then
             perform redrive._check_backoff(v_value);
-        elsif jsonb_typeof(v_value) = 'null' and v_field in ('timeout', 'concurrency') then
+        elsif jsonb_typeof(v_value) = 'null' and v_field in ('timeout', 'concurrency', 'archive_retention', 'archive_max_rows', 'archive_max_bytes') then
             null;
+        elsif v_field in ('archive_max_rows', 'archive_max_bytes') then
+            if jsonb_typeof(v_value) <> 'number' or (v_value #>> '{}')::numeric not between 1 and 1000000000000000
+               or (v_value #>> '{}')::numeric % 1 <> 0 then
+                perform redrive._refuse(format('policy field %s is %s; it must be a whole number above 0, or null for no limit', v_field, v_value));
+            end if;
         elsif jsonb_typeof(v_value) <> 'number' or (v_value #>> '{}')::numeric <= 0 or (v_value #>> '{}')::numeric > 1000000000 then
             perform redrive._refuse(format('policy field %s is %s; it must be a number above 0', v_field, v_value));
         elsif v_field in ('max_attempts', 'concurrency')

@@ -2,7 +2,7 @@
 -- "every_sec", "tz", "missed", "overlap"}. A changed cron text, interval or zone counts from now on; nothing is made up.
 -- A schedule without a queue is redrive's own, and its name begins with redrive. What is not named stays as it is.
 -- Returns what was new or changed.
--- part: work
+-- part: work, operate
 create function redrive.declare_schedules(p_schedules jsonb) returns table (name text, status text)
 language plpgsql security definer set search_path = '' set lock_timeout = '5s'
 as $$

@@ -1,7 +1,7 @@
 -- due_schedules: the schedules of these names that are not paused, due or not, and what time it is here: a scheduler
 -- computes ticks from `now`, never from its own clock. Notes that they are looked after. waiting: ticks that wait for the
 -- end of the one before.
--- part: work
+-- part: work, operate
 create function redrive.due_schedules(p_names text[])
 returns table (name text, revision integer, cron text, every_sec numeric, tz text, missed text, overlap text,
                next_at timestamptz, base_at timestamptz, waiting boolean, now timestamptz)

@@ -3,7 +3,7 @@
 -- of the one before are looked at first. Nothing comes back where somebody else is firing it at this moment, where it is
 -- paused, and where p_revision says that the caller read another cron text.
 -- A schedule without a queue has no message: who gets its tick back as sent does the work.
--- part: work
+-- part: work, operate
 create function redrive.fire_schedule(
     p_name text, p_ticks timestamptz[], p_next timestamptz default null, p_revision integer default null, p_missed timestamptz[] default '{}')
 returns table (tick timestamptz, outcome text, msg_id bigint)

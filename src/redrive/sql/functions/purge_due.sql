@@ -1,0 +1,33 @@
+-- purge_due: delete one batch of what the rules say is over: how many rows went. what: archive, failures, keys, sent_keys, events,
+-- refused, fetched, runs, alerts, workers. A worker may call this: it cannot delete what should be kept.
+-- part: work, operate
+create function redrive.purge_due(p_what text, p_queue text default null, p_batch integer default 5000) returns bigint
+language plpgsql security definer set search_path = ''
+as $$
+declare
+    q redrive.queue;
+    v_now timestamptz := redrive.clock();
+    v_before timestamptz;
+    v_done bigint := 0;
+    v_total bigint := 0;
+begin
+    if p_what = 'archive' then
+        for q in select * from redrive.queue r
+                  where (p_queue is null or r.queue = p_queue) and to_regclass(format('pgmq.%I', 'a_' || r.queue)) is not null order by r.queue loop
+            exit when v_total >= p_batch;
+            v_before := redrive._archive_cutoff(q);
+            continue when v_before is null;
+            select p.deleted into v_done from redrive._purge('archive', q.queue, v_before, (p_batch - v_total)::integer, false) p;
+            v_total := v_total + v_done;
+        end loop;
+        return v_total;
+    end if;
+    v_before := v_now - make_interval(secs => coalesce(redrive._keep(p_what), 0)::float8);
+    case p_what
+        when 'sent_keys' then return redrive._purge_sent_keys(p_batch);
+        when 'workers' then return redrive._fold_workers(p_queue, v_before, p_batch);
+        else return (select p.deleted from redrive._purge(p_what, p_queue, v_before, p_batch, false) p);
+    end case;
+end
+$$;
+revoke all on function redrive.purge_due(text, text, integer) from public;
