@@ -36,7 +36,10 @@ begin
     end if;
     delayed := v_waiting - in_flight - parked;
     oldest_ready_age_sec := extract(epoch from v_now - v_oldest);
-    execute format('select m.archived_at from pgmq.%I m where m.outcome in (''done'', ''ignored'') order by m.archived_at desc limit 1', 'a_' || q.queue) into last_done_at;
+    -- Not past 10,000 here either: an adopted queue's archive may hold millions of which none has an outcome.
+    execute format('select m.archived_at from (select m.archived_at, m.outcome from pgmq.%I m order by m.archived_at desc limit 10000) m
+                     where m.outcome in (''done'', ''ignored'') order by m.archived_at desc limit 1', 'a_' || q.queue)
+       into last_done_at;
     more := greatest(ready, v_waiting, dead) >= 10000;
     live := case when greatest(ready, v_waiting) < 10000 then ready + v_waiting end;
     max_attempt := coalesce(max_attempt, 0);

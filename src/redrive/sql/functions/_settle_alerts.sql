@@ -13,8 +13,8 @@ begin
                set delivered_at = case when r.error is null then $5 end,
                    error = left(r.error, 500),
                    attempts = d.attempts + (r.error is not null)::integer,
-                   next_at = $5 + make_interval(secs => greatest(least(10 * 2 ^ least(d.attempts, 10), 900), least(r.after, 3600))),
-                   gave_up_at = case when r.error is not null and $5 >= coalesce(d.tried_at, d.at) + interval '24 hours' then $5 end,
+                   next_at = $5 + make_interval(secs => greatest(least(10 * 2 ^ least(d.attempts, 10), 900), case when r.after < 3600 then r.after when r.after >= 3600 then 3600 end)),
+                   gave_up_at = case when r.error is not null and (r.after = 'infinity' or $5 >= coalesce(d.tried_at, d.at) + interval '24 hours') then $5 end,
                    claimed_until = null, token = null, request_id = null
               from report r
              where d.id = r.id and d.token = r.token and d.delivered_at is null and d.gave_up_at is null
