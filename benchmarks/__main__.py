@@ -14,7 +14,7 @@ from benchmarks.result import Result, machine
 from benchmarks.rounds import say
 
 # The quick ones first; vacuum takes a good ten minutes.
-NAMES = ("drain", "send", "pickup", "inbox", "parked", "producers", "memory", "vacuum")
+NAMES = ("drain", "send", "pickup", "inbox", "parked", "producers", "gauges", "retention", "memory", "vacuum")
 
 
 def main() -> None:
