@@ -65,11 +65,19 @@ async def dead_letter_queues(patient: Patient) -> list[Finding]:
 async def queue_ids(patient: Patient) -> list[Finding]:
     names = {name.removeprefix("q_") for _, name in await patient.tables() if name.startswith("q_")}
     there = {name for _, name in await patient.tables()}
-    # Postgres' own look-up of the highest id in an index; for all queues at once.
-    parts = [_next_id(name, f"a_{name}" in there) for name in sorted(names)]
-    if not parts:
-        return []
-    found = await patient.rows(" union all ".join(parts) + " order by 1")
+    sequences = await patient.rows(
+        """
+        select n.name, s.oid::regclass::text as sequence
+          from unnest(%s::text[]) n(name)
+          join pg_class c on c.relnamespace = to_regnamespace('pgmq') and c.relname = 'q_' || n.name
+          join pg_class s on s.oid = pg_get_serial_sequence(c.oid::regclass::text, 'msg_id')::regclass
+         order by 1
+        """,
+        sorted(names),
+    )
+    # Look-ups of the highest id in an index; for all queues at once.
+    parts = [_next_id(row.name, row.sequence, f"a_{row.name}" in there) for row in sequences]
+    found = await patient.rows(" union all ".join(parts) + " order by 1") if parts else []
     return [
         Finding(
             "error",
@@ -81,19 +89,17 @@ async def queue_ids(patient: Patient) -> list[Finding]:
             safe=True,
         )
         for row in found
-        if row.next is not None and row.next <= row.highest
+        if row.next <= row.highest
     ]
 
 
-def _next_id(name: str, has_archive: bool) -> str:
-    q_table, a_table = table(f"q_{name}"), table(f"a_{name}")
-    archived = f"(select max(msg_id) from {a_table})" if has_archive else "null"
+def _next_id(name: str, sequence: str, has_archive: bool) -> str:
+    archived = f"(select max(msg_id) from {table(f'a_{name}')})" if has_archive else "null"
     return f"""
-        (select {literal(name)}::text as name, s.name as sequence,
-                greatest((select max(msg_id) from {q_table}), {archived}, 0) as highest,
-                coalesce(pg_sequence_last_value(s.name::regclass) + q.seqincrement, q.seqstart) as next
-           from (select pg_get_serial_sequence({literal(q_table)}, 'msg_id') as name) s
-           left join pg_sequence q on q.seqrelid = s.name::regclass)"""
+        (select {literal(name)}::text as name, {literal(sequence)}::text as sequence,
+                greatest((select max(msg_id) from {table(f"q_{name}")}), {archived}, 0) as highest,
+                case when s.is_called then s.last_value + 1 else s.last_value end as next
+           from {sequence} s)"""
 
 
 @check("no policy set by hand hides what the code declares")

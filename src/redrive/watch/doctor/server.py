@@ -37,18 +37,22 @@ async def encoding(patient: Patient) -> list[Finding]:
     return [Finding("note", patient.database, problem)]
 
 
+# What sort of session another role's is may be hidden.
+_CLIENT = "a.datid is not null and coalesce(a.backend_type, 'client backend') = 'client backend'"
 _ROOM = """
 select current_setting('max_connections')::integer as most,
        current_setting('superuser_reserved_connections')::integer
            + coalesce(current_setting('reserved_connections', true)::integer, 0) as reserved,
-       (select count(*) from pg_stat_activity where backend_type = 'client backend')::integer as used,
-       (select count(*) from pg_stat_activity a where a.backend_type = 'client backend'
+       (select count(*) from pg_stat_activity a where {client})::integer as used,
+       (select count(*) from pg_stat_activity a where {client}
            and a.usename = r.rolname and a.application_name like 'redrive%%'
            and a.datname = current_database())::integer as ours,
        r.rolconnlimit as role_limit,
        (select datconnlimit from pg_database where datname = current_database()) as database_limit
   from pg_roles r where r.rolname = %s
-"""
+""".replace(
+    "{client}", "a.datid is not null and coalesce(a.backend_type, 'client backend') = 'client backend'"
+)
 
 
 @check("the server has room for the connections of every worker process")

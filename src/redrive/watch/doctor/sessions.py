@@ -28,7 +28,7 @@ async def holders(patient: Patient, *, longest: float = LONGEST) -> list[Finding
     findings = [_holder(row) for row in await patient.rows(_TRANSACTIONS, longest)]
     hidden = await patient.row(
         "select count(*) as sessions from pg_stat_activity "
-        "where backend_type = 'client backend' and query = '<insufficient privilege>'"
+        "where datid is not null and query = '<insufficient privilege>'"
     )
     if hidden.sessions:
         findings.append(
