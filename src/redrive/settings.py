@@ -7,6 +7,7 @@
     REDRIVE_HEARTBEAT_URL  heartbeat_url  http(s)://…, called while health is checked; silence is the alarm
     REDRIVE_ALERTS_<NAME>                 where alerts go: a sink, and there may be many; environment only
     REDRIVE_ALERTS_<NAME>_SECRET          what a webhook of that name is signed with, whsec_…
+    REDRIVE_METRICS_TOKEN                 what /metrics asks for, as a Bearer token; environment only
 
 Guarantees  a key nobody knows, and a value with stray white space, is refused by name, never ignored;
             an embedded server is chosen only where somebody asked for one;
@@ -39,6 +40,7 @@ EMBEDDED = "embedded"
 EMBEDDED_DIRECTORY = ".redrive"
 
 CHECK_EVERY = 60.0
+METRICS_TOKEN = "REDRIVE_METRICS_TOKEN"
 
 _PREFIX = "REDRIVE_"
 _ALERTS = "REDRIVE_ALERTS_"
@@ -222,7 +224,7 @@ def _check_text(value: str) -> None:
 
 def _refuse_misspelt_variables() -> None:
     """Variables with our prefix may be other people's (Kubernetes makes REDRIVE_PORT of a service's name)."""
-    known = {_variable(key) for key in Settings.model_fields}
+    known = {_variable(key) for key in Settings.model_fields} | {METRICS_TOKEN}
     for name in sorted(os.environ):
         if name.startswith(_PREFIX) and name not in known and not name.startswith(_ALERTS):
             _refuse_misspelt_sink(name)

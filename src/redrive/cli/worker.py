@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from functools import partial
 from typing import Annotated, Literal
 
 import typer
@@ -10,6 +11,7 @@ import typer
 from redrive.cli.declaring import app_name
 from redrive.cli.options import AppOption, DatabaseOption
 from redrive.cli.session import session
+from redrive.watch.prometheus import MetricsPage
 from redrive.worker.logs import configure
 from redrive.worker.options import DEFAULT_CONCURRENCY, DEFAULT_DRAIN, DEFAULT_POLL, WorkerOptions
 from redrive.worker.supervisor import supervise
@@ -37,7 +39,9 @@ def worker(
     ] = DEFAULT_POLL,
     health: Annotated[
         str | None,
-        typer.Option(metavar="HOST:PORT", help="Answer /livez and /readyz there.", show_default=False),
+        typer.Option(
+            metavar="HOST:PORT", help="Answer /livez, /readyz and /metrics there.", show_default=False
+        ),
     ] = None,
     log_format: Annotated[Literal["text", "json"], typer.Option(help="One line an event.")] = "text",
     database: DatabaseOption = None,
@@ -62,5 +66,5 @@ def worker(
         )
         configure(log_format)
         log.info("database: %s", store.description, extra={"event": "database"})
-        code = supervise(options)
+        code = supervise(options, partial(MetricsPage, store.url))
     raise typer.Exit(code)

@@ -1,4 +1,4 @@
-"""The application: ``POST /webhooks/{source}``, and /livez and /readyz for whoever watches over it.
+"""The application: ``POST /webhooks/{source}``, and /livez, /readyz and /metrics for whoever watches over it.
 
 Mounted inside another application it works without being told of that one's start and end: connections open
 with the first request, and what was refused is told to the database while requests come. Where it is told of
@@ -22,6 +22,7 @@ from redrive.app import Redrive
 from redrive.errors import ConfigError
 from redrive.inbox.receiver import Answer, Receiver
 from redrive.settings import choose_database, load_settings
+from redrive.web.metrics import Metrics
 
 
 def asgi(app: Redrive, *, receiver: Receiver | None = None) -> Starlette:
@@ -36,11 +37,13 @@ def asgi(app: Redrive, *, receiver: Receiver | None = None) -> Starlette:
             "the app declares no inbox; declare one with app.inbox(source, provider=..., queue=...)"
         )
     given = receiver or _receiver(app)
+    metrics = Metrics(lambda: app.database.url)
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncGenerator[None]:
         yield
         await given.close()
+        await metrics.close()
         await app.close()
 
     async def ready(_: Request) -> PlainTextResponse:
@@ -52,6 +55,7 @@ def asgi(app: Redrive, *, receiver: Receiver | None = None) -> Starlette:
             Route("/webhooks/{source}", _Webhooks(given), methods=["POST"]),
             Route("/livez", _live),
             Route("/readyz", ready),
+            Route("/metrics", metrics.__call__),
         ],
         lifespan=lifespan,
     )

@@ -17,6 +17,7 @@ from typing import Any
 from redrive.errors import QueueMissing, RedriveError
 from redrive.worker.held import Held
 from redrive.worker.protocol import Delivery, Want
+from redrive.worker.tally import Tally
 
 log = logging.getLogger("redrive.worker")
 
@@ -39,6 +40,7 @@ class Lane:
         """Claimed and not yet settled, waiting ones included: what the heartbeat keeps."""
         self.busy = 0
         """Claimed and not yet ended: what takes a slot."""
+        self.tally = Tally()
         self._poll = poll
         self._ask_at = 0.0
         self._step = 0
@@ -85,6 +87,7 @@ class Lane:
             log.info("queue %s answers again", self.queue, extra={"event": "queue_back", "queue": self.queue})
             self._refusals = 0
         self.busy += len(got)
+        self.tally.took(len(got))
         self.full = len(got) >= asked
         if got:
             self._step = 0

@@ -90,6 +90,7 @@ async def _work(
         code = await worker.run()
     finally:
         await watchdog.stop()
+        _tell(status, worker, 0.0)
     return code, not worker.runner.given_up
 
 
@@ -179,12 +180,15 @@ def _tell(status: int | None, worker: Worker, silence: float) -> None:
         **worker.stats.as_dict(),
     }
     _write(status, line)
+    worker.telling.tell(lambda each: _write(status, each))
 
 
-def _write(status: int | None, line: dict[str, Any]) -> None:
+def _write(status: int | None, line: dict[str, Any]) -> bool:
+    """Whether it was heard. A line of up to 4,096 bytes is written whole, or not at all."""
     if status is None:
-        return
+        return True
     try:
         os.write(status, json.dumps(line).encode() + b"\n")
     except OSError:
-        pass  # the supervisor is gone or slow: the orders' end says the first
+        return False  # the supervisor is gone or slow: the orders' end says the first
+    return True

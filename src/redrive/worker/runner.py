@@ -138,6 +138,7 @@ class Runner:
             if held.ended or held.called_off == "lost" or held.completing or (job and job.completed):
                 continue
             self._stats.lost += 1
+            held.lane.tally.lost += 1
             log.warning(
                 "lost: another owns it or it has ended; its handler is cancelled",
                 extra=about(held, "job_lost"),
@@ -287,6 +288,10 @@ class Runner:
             return
         held.ended = True
         held.lane.busy -= 1
+        outcome = decision.outcome
+        if outcome == "nothing":
+            outcome = "done" if held.job is not None and held.job.committed else "lost"
+        held.lane.tally.ended(outcome, duration, decision.error_type)
         self._running.discard(held)
         self._ledger.add(held, decision, duration)
         if decision is not DONE:

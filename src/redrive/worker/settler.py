@@ -113,6 +113,8 @@ class Settler:
 
     def settled(self, answer: Answer, now: float) -> None:
         """The store has judged the last `take`."""
+        if answer.verdicts:
+            self._count(answer)
         again = {report for report, verdict in answer.verdicts if verdict == "locked"}
         for held, report in self._sent:
             if again and report in again:
@@ -129,6 +131,7 @@ class Settler:
                 self._later(held, None, now)
             else:
                 self._stats.lost += 1
+                held.lane.tally.lost += 1
                 log.warning(
                     "lost: another owns it, it has ended, or somebody's transaction holds it; not given back",
                     extra=_about(held.delivery, "job_lost"),
@@ -145,6 +148,14 @@ class Settler:
                 error,
                 extra=_about(report, "report_dropped"),
             )
+
+    def _count(self, answer: Answer) -> None:
+        tallies = {report: held.lane.tally for held, report in self._sent}
+        for report, verdict in answer.verdicts:
+            if (tally := tallies.get(report)) is not None and verdict in ("dead", "lost"):
+                tally.changes += 1
+                tally.dead += verdict == "dead"
+                tally.lost += verdict == "lost"
 
     def _later(self, held: Held, report: Report | None, now: float) -> None:
         tries = self._tries[held] = self._tries.get(held, 0) + 1

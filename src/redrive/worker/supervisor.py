@@ -18,14 +18,17 @@ import random
 import signal
 import sys
 import time
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Protocol
 
 from redrive.errors import ConfigError
 from redrive.store.url import redact
-from redrive.worker.health import Answer, Health
+from redrive.worker.health import Answer, Health, Page
 from redrive.worker.logs import configure
 from redrive.worker.options import EXIT_CONFIG, EXIT_OK, EXIT_REPLACE, EXIT_UNAVAILABLE, WorkerOptions
 from redrive.worker.process import STATUS_FD
+from redrive.worker.stats import Stats
+from redrive.worker.tally import Totals
 
 log = logging.getLogger("redrive.worker")
 
@@ -40,19 +43,33 @@ _LIVE_WITHIN = 30.0
 _LAST_WORDS = 1.0
 
 
-def supervise(options: WorkerOptions) -> int:
-    """Run the workers until a signal; returns the exit code of `redrive worker`."""
+class Metrics(Page, Protocol):
+    """The page /metrics."""
+
+    async def close(self) -> None: ...
+
+
+def supervise(
+    options: WorkerOptions, metrics: Callable[[Callable[[], Totals]], Metrics] | None = None
+) -> int:
+    """Run the workers until a signal; returns the exit code of `redrive worker`.
+
+    `metrics` makes the page /metrics, given the sums of what the processes did.
+    """
     configure(options.log_format)
     try:
-        return asyncio.run(Supervisor(options).run())
+        return asyncio.run(Supervisor(options, metrics).run())
     except ConfigError as error:
         log.critical("%s", error, extra={"event": "worker_refused"})
         return EXIT_CONFIG
 
 
 class Supervisor:
-    def __init__(self, options: WorkerOptions) -> None:
+    def __init__(
+        self, options: WorkerOptions, metrics: Callable[[Callable[[], Totals]], Metrics] | None = None
+    ) -> None:
         self._options = options
+        self._metrics = None if metrics is None or options.health is None else metrics(self.totals)
         self.children = [Child(options, number) for number in range(options.processes)]
         self._ending = asyncio.Event()
         self._signals = 0
@@ -72,14 +89,24 @@ class Supervisor:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._signalled, number)
         if o.health is not None:
-            self.health = Health(o.health, {"/livez": self._live, "/readyz": self._ready})
+            pages: dict[str, Page] = {} if self._metrics is None else {"/metrics": self._metrics}
+            self.health = Health(o.health, {"/livez": self._live, "/readyz": self._ready}, pages)
             await self.health.start()
         try:
             await asyncio.gather(*(self._keep(child) for child in self.children))
         finally:
             if self.health is not None:
                 await self.health.stop()
+            if self._metrics is not None:
+                await self._metrics.close()
         return self._code
+
+    def totals(self) -> Totals:
+        """What all processes have done since this one began, those that are gone too."""
+        found = Totals()
+        for child in self.children:
+            child.add_to(found)
+        return found
 
     async def _keep(self, child: Child) -> None:
         """One process after the other, until all are to end."""
@@ -144,6 +171,8 @@ class Child:
         self.refused: int | None = None
         """Why its last process would not work: the exit code of its own words, not of a job that ended it."""
         self.status: dict[str, Any] = {}
+        self._queues: dict[str, dict[str, Any]] = {}
+        self._gone = Totals()
         self._options = options
         self._process: asyncio.subprocess.Process | None = None
         self._heard_at = 0.0
@@ -166,7 +195,8 @@ class Child:
     async def run(self) -> int:
         """Start a process and wait for its end; its exit code, negative for a signal."""
         theirs_in, theirs = os.pipe()
-        self.status, self._heard_at, self.refused = {}, 0.0, None
+        self._gone.add(_counters(self.status), self._queues)
+        self.status, self._queues, self._heard_at, self.refused = {}, {}, 0.0, None
         try:
             self._process = process = await asyncio.create_subprocess_exec(
                 sys.executable,
@@ -193,6 +223,13 @@ class Child:
             watching.cancel()
             reading.cancel()
             await asyncio.wait([watching, reading])
+
+    def add_to(self, totals: Totals) -> None:
+        """What its processes did, the one that runs now and those before it."""
+        totals.add(self._gone.stats, self._gone.queues)
+        totals.add(_counters(self.status), self._queues)
+        totals.processes += self._process is not None
+        totals.running += 0 if self._process is None else self.status.get("running", 0)
 
     def drain(self) -> None:
         """Let it finish what it does; killed when that takes too long."""
@@ -226,6 +263,9 @@ class Child:
                 if "refused" in said:
                     self.refused = said["refused"]
                     continue
+                if "queue" in said:
+                    self._queues[said["queue"]] = said["tally"]
+                    continue
                 self.status, self._heard_at = said, time.monotonic()
                 self.was_ready = self.was_ready or said["ready"]
         finally:
@@ -244,6 +284,10 @@ class Child:
                     "worker process %d does not end; killed", self.number, extra={"event": "worker_overdue"}
                 )
                 process.kill()
+
+
+def _counters(status: dict[str, Any]) -> dict[str, int]:
+    return {name: status[name] for name in Stats.__slots__ if name in status}
 
 
 def _described(code: int) -> str:

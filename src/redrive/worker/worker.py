@@ -32,6 +32,7 @@ from redrive.worker.runner import Runner
 from redrive.worker.service import end, spawn
 from redrive.worker.settler import Settler
 from redrive.worker.stats import Stats
+from redrive.worker.tally import Telling
 
 log = logging.getLogger("redrive.worker")
 
@@ -49,6 +50,7 @@ class Worker:
         self.options = options
         self._definitions = chosen(definitions, options.queues)
         self._lanes = {queue: Lane(queue, options.poll) for queue in self._definitions}
+        self.telling = Telling({queue: lane.tally for queue, lane in self._lanes.items()})
         self._engine = PostgresEngine(options.url, self.name)
         self._settler = Settler(self.stats, _forget)
         self.claimer = Claimer(
