@@ -11,7 +11,7 @@ as $$
     union all
     select 'oldest_ready_age_sec', case when g is not null then coalesce((g ->> 'oldest_ready_age_sec')::double precision, 0) end
     union all
-    select 'attempts_left', greatest(q.max_attempts - (g ->> 'failed')::integer, 0) where q.max_attempts >= 3
+    select 'attempts_left', case when g is not null then greatest(q.max_attempts - (g ->> 'failed')::integer, 0) end where q.max_attempts >= 3
     union all
     select 'unattended', case when q.paused or p_workers > 0 then 0 else (g ->> 'ready')::double precision end
     union all

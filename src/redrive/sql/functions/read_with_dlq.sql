@@ -2,6 +2,7 @@
 -- The budget is counted in attempts: reads 1 to p_max_read_ct hand a message out, the next one makes it a dead letter
 -- (reason failed: its callers never report) in this statement, without shrinking the batch; at most 1,000 a call.
 -- A missing dead-letter queue blocks nothing: such messages are put back for five minutes. Honours pause; keys are the caller's.
+-- Whoever reads counts as a worker of the queue (_note_reader).
 -- part: work
 create function redrive.read_with_dlq(p_queue_name text, p_vt integer default 60, p_qty integer default 5, p_max_read_ct integer default 5)
 returns table (msg_id bigint, read_ct integer, enqueued_at timestamptz, vt timestamptz, message jsonb, headers jsonb, attempt integer, key text)
@@ -23,6 +24,7 @@ begin
         perform redrive._refuse(format('read_with_dlq takes p_vt >= 0 seconds, p_qty >= 1 and p_max_read_ct >= 1, not %s, %s and %s',
             coalesce(p_vt::text, 'null'), coalesce(p_qty::text, 'null'), coalesce(p_max_read_ct::text, 'null')));
     end if;
+    perform redrive._note_reader(q.queue, v_now);
     if q.paused then
         return;
     end if;
