@@ -29,7 +29,7 @@ NOWHERE = "t0p5ecret.invalid"
 def alert(id: int = 1, subject: str = "email_jobs", event: str = "firing", **more: Any) -> Alert:
     body = {
         "severity": "critical",
-        "summary": f"{subject}: 3 dead letters",
+        "summary": f"Queue {subject} has 3 dead letters",
         "command": f"redrive dlq list {subject}",
         "since": "2026-11-30T10:00:00Z",
         "database": "shop",
@@ -56,32 +56,30 @@ def chat(url: str, timeout: float = 5.0) -> Chat:
 
 class TestText:
     def test_one_alert_says_what_since_when_where_and_how_to_look_further(self) -> None:
-        assert text.title([alert()]) == "[firing] email_jobs: 3 dead letters"
+        assert text.title([alert()]) == "[firing] email_jobs: dead letters"
+        assert text.title([alert(subject="")]) == "[firing] dead letters"
+        assert text.title([alert(subject="", event="test")]) == "[test] alerts of redrive"
         assert text.body([alert()]).splitlines() == [
-            "email_jobs: 3 dead letters",
+            "Queue email_jobs has 3 dead letters",
             "since 2026-11-30T10:00:00Z",
             "database db.example.com/shop",
             "look: redrive dlq list email_jobs",
         ]
         assert "look:" not in text.body([alert(event="resolved")])
 
-    def test_a_subject_that_the_summary_does_not_name_is_named(self) -> None:
-        assert text.title([alert(summary="3 dead letters")]) == "[firing] email_jobs: 3 dead letters"
-        assert text.title([alert(subject="", summary="all is lost")]) == "[firing] all is lost"
-
     def test_many_are_grouped_by_subject_ten_of_them_shown_the_rest_counted(self) -> None:
         many = [alert(n, f"queue_{n % 3}") for n in range(25)] + [alert(99, "a_queue", "resolved")]
         assert text.title(many) == "[firing] 26 alerts: 25 firing, 1 resolved"
         lines = text.body(many).splitlines()
-        assert lines[0] == "[resolved] a_queue: 3 dead letters"
-        assert [line.split()[1] for line in lines[1:10]] == ["queue_0:"] * 9
+        assert lines[0] == "[resolved] Queue a_queue has 3 dead letters"
+        assert [line.split()[2] for line in lines[1:10]] == ["queue_0"] * 9
         assert lines[10:] == ["… and 16 more: redrive alerts list", "database db.example.com/shop"]
 
     @pytest.mark.parametrize(
         "ping", ["@everyone", "@here", "<@U123>", "<!channel>", "<!here|here>", "!channel>", "<#C1>", "<@&5>"]
     )
     def test_nothing_in_it_pings_anybody(self, ping: str) -> None:
-        said = text.title([alert(summary=f"hello {ping}")]) + text.body([alert(command=ping, summary=ping)])
+        said = text.title([alert(subject=ping)]) + text.body([alert(command=ping, summary=ping)])
         assert ping not in said
         assert said.replace("\u200b", "").count(ping) == 3
 
@@ -89,7 +87,7 @@ class TestText:
         assert text.cut("x" * 50, 20) == "x" * 13 + text.CUT
         assert text.cut("x" * 20, 20) == "x" * 20
         assert [len(text.cut("x" * 50, most)) for most in (0, 3, 7)] == [0, 3, 7]
-        assert len(text.title([alert(summary="y" * 9000)])) < 600
+        assert len(text.body([alert(summary="y" * 9000)])) < 700
 
 
 class TestWebhook:
@@ -106,7 +104,7 @@ class TestWebhook:
             "severity": "critical",
             "value": 3.0,
             "threshold": 0.0,
-            "summary": "email_jobs: 3 dead letters",
+            "summary": "Queue email_jobs has 3 dead letters",
             "command": "redrive dlq list email_jobs",
             "since": "2026-11-30T10:00:00Z",
             "database": "db.example.com/shop",
@@ -180,7 +178,7 @@ class TestChat:
     async def test_it_takes_what_apprise_takes(self, server: SinkServer) -> None:
         await chat(f"json://{server.host}/t0p5ecret").send([alert()])
         [posted] = server.posted
-        assert posted.json["title"] == "[firing] email_jobs: 3 dead letters"
+        assert posted.json["title"] == "[firing] email_jobs: dead letters"
         assert posted.json["message"].splitlines()[-1] == "look: redrive dlq list email_jobs"
         assert posted.json["type"] == "failure"
 
@@ -242,7 +240,7 @@ class TestChat:
         begun, over = (each.json for each in server.posted)
         assert (begun["event_action"], over["event_action"]) == ("trigger", "resolve")
         assert begun["dedup_key"] == over["dedup_key"] == "dead_letters:email_jobs"
-        assert begun["payload"]["summary"].startswith("[firing] email_jobs: 3 dead letters")
+        assert begun["payload"]["summary"].startswith("[firing] email_jobs: dead letters")
         assert begun["payload"]["severity"] == "critical"
 
     async def test_slack_and_discord_get_text_that_pings_nobody_and_fits(

@@ -15,6 +15,7 @@ from redrive.cli.options import AppOption, DatabaseOption
 from redrive.cli.session import Session, session
 from redrive.errors import SetupError
 from redrive.store import events, migrations
+from redrive.watch.watch import Watch
 from redrive.web.application import asgi
 from redrive.web.serving import listen
 from redrive.web.serving import serve as serve_on
@@ -32,6 +33,8 @@ def serve(
 ) -> None:
     """Receive the webhooks of an app at /webhooks/SOURCE until SIGTERM or Ctrl-C; a second one ends at once.
 
+    Where its role may work, it also checks health and delivers alerts, as every worker does.
+
     /livez and /readyz answer too. Behind a proxy on this machine X-Forwarded-For and -Proto are believed; for
     one elsewhere name its address in FORWARDED_ALLOW_IPS.
     Exit: 0 drained, 2 configuration, 3 database out of reach.
@@ -43,7 +46,8 @@ def serve(
         loaded = load_app(name)
         if loaded.database_url is None:
             loaded.database_url = store.url
-        application = asgi(loaded)
+        # A role that may only send and record checks nothing, and that is no news.
+        application = asgi(loaded, beside=Watch.configured(store.url, quiet=True))
         _prepare(store, loaded)
         with listen(host, port) as listening:
             where, *_ = address = listening.getsockname()

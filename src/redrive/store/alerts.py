@@ -9,6 +9,9 @@ from typing import Any, NamedTuple
 
 from redrive.store.statement import Statement, column, int_array, scalar, text_array
 
+# A sink that asks for this pause wants no more: its delivery is given up at once.
+NEVER = float("inf")
+
 
 class Change(NamedTuple):
     """What an evaluation changed: `state` is firing or resolved."""

@@ -28,6 +28,13 @@ def listing() -> Statement[list[Lease]]:
     )
 
 
+def acquire(name: str, seconds: float) -> Statement[int | None]:
+    """Take the lease for so long: its token, or None while somebody else holds it."""
+    return Statement(
+        "select redrive.acquire_lease(p_name => %s::text, p_seconds => %s::numeric)", (name, seconds), scalar
+    )
+
+
 def free(name: str) -> Statement[bool]:
     """Take the lease from whoever holds it; False when there is none."""
     return Statement("select redrive.free_lease(p_name => %s::text)", (name,), scalar)

@@ -23,14 +23,16 @@ from redrive.errors import ConfigError
 from redrive.inbox.receiver import Answer, Receiver
 from redrive.settings import choose_database, load_settings
 from redrive.web.metrics import Metrics
+from redrive.worker.service import Service
 
 
-def asgi(app: Redrive, *, receiver: Receiver | None = None) -> Starlette:
+def asgi(app: Redrive, *, receiver: Receiver | None = None, beside: Service | None = None) -> Starlette:
     """The ASGI application of `app`; ``web.mount("/redrive", redrive.web.asgi(app))`` in FastAPI, Starlette.
 
     `receiver` None: one for the app's inboxes. Looks up their secrets, and which database it is, now;
-    connects with the first request. Raises `ConfigError` when a secret is absent or cannot be right, when no
-    database is named, and for an app without inboxes.
+    connects with the first request. `beside` starts and stops with the application, where that is told of
+    its start and end; None: nothing runs by itself. Raises `ConfigError` when a secret is absent or cannot be
+    right, when no database is named, and for an app without inboxes.
     """
     if not app.inboxes:
         raise ConfigError(
@@ -41,7 +43,11 @@ def asgi(app: Redrive, *, receiver: Receiver | None = None) -> Starlette:
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncGenerator[None]:
+        if beside is not None:
+            await beside.start()
         yield
+        if beside is not None:
+            await beside.stop()
         await given.close()
         await metrics.close()
         await app.close()

@@ -18,17 +18,17 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable
 from types import FrameType
 from typing import IO, Any
 
 from redrive.errors import ConfigError, RedriveError, SetupError, Unavailable
-from redrive.job import JobDefinition
 from redrive.store import migrations
 from redrive.store.database import Database
-from redrive.worker.loading import Load, app_of, close
+from redrive.worker.loading import App, Load, app_of, close
 from redrive.worker.logs import configure
 from redrive.worker.options import EXIT_CONFIG, EXIT_UNAVAILABLE, WorkerOptions
+from redrive.worker.service import Service
 from redrive.worker.watchdog import Watchdog
 from redrive.worker.worker import Worker
 
@@ -37,15 +37,18 @@ log = logging.getLogger("redrive.worker")
 STATUS_FD = "REDRIVE_STATUS_FD"
 _LEAVING = 2.5
 
+# What runs beside the worker of an app: made before it starts, stopped when it has drained.
+Beside = Callable[[App, WorkerOptions, str], Service]
 
-def main(load: Load) -> None:
-    """Work as the supervisor says; `load` imports the app. Does not return."""
+
+def main(load: Load, beside: Beside | None = None) -> None:
+    """Work as the supervisor says; `load` imports the app, `beside` makes its company. Does not return."""
     orders = _orders()
     status = _status_fd()
     options = WorkerOptions.from_json(orders.readline().decode())
     configure(options.log_format)
     try:
-        code = asyncio.run(_main(load, options, orders, status))
+        code = asyncio.run(_main(load, beside, options, orders, status))
     except (ConfigError, SetupError) as error:
         code = _refuse(error, EXIT_CONFIG, status)
     except Unavailable as error:
@@ -53,9 +56,11 @@ def main(load: Load) -> None:
     sys.exit(code)
 
 
-async def _main(load: Load, options: WorkerOptions, orders: IO[bytes], status: int | None) -> int:
+async def _main(
+    load: Load, beside: Beside | None, options: WorkerOptions, orders: IO[bytes], status: int | None
+) -> int:
     app = app_of(load, options)
-    code, clean = await _work(app.jobs, options, orders, status)
+    code, clean = await _work(app, beside, options, orders, status)
     if not clean:
         # The event loop would wait for the handlers that did not stop, the interpreter for their threads.
         _leave(code)
@@ -73,22 +78,27 @@ def _leave(code: int) -> None:
 
 
 async def _work(
-    jobs: Mapping[str, JobDefinition], options: WorkerOptions, orders: IO[bytes], status: int | None
+    app: App, beside: Beside | None, options: WorkerOptions, orders: IO[bytes], status: int | None
 ) -> tuple[int, bool]:
     """The exit code, and whether every handler has ended."""
     await _check_schema(options.url)
-    for job in jobs.values():
+    for job in app.jobs.values():
         if job.check is not None and (not options.queues or job.queue in options.queues):
             job.check()
-    worker = Worker(jobs, options)
+    worker = Worker(app.jobs, options)
+    companion = None if beside is None else beside(app, options, worker.name)
     loop = asyncio.get_running_loop()
     _obey_signals(worker, loop)
     threading.Thread(target=_obey, args=(orders, worker, loop), name="redrive-orders", daemon=True).start()
     watchdog = Watchdog(lambda silence: _tell(status, worker, silence))
     await watchdog.start()
     try:
+        if companion is not None:
+            await companion.start()
         code = await worker.run()
     finally:
+        if companion is not None:
+            await companion.stop()
         await watchdog.stop()
         _tell(status, worker, 0.0)
     return code, not worker.runner.given_up

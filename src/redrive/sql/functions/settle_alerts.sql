@@ -1,5 +1,6 @@
 -- settle_alerts: how deliveries went: an error each, null for delivered. A failed one is tried again after 10 s, twice that each time
--- up to 15 minutes, or what the sink asked for in p_retry_after, and given up 24 hours after its first try, with those behind it.
+-- up to 15 minutes, or what the sink asked for in p_retry_after (infinity: given up at once), and given up 24 hours after its first
+-- try, with those behind it.
 -- Only under the token they were claimed with. Returns how many counted.
 -- part: work, operate
 create function redrive.settle_alerts(p_ids bigint[], p_tokens bigint[], p_errors text[], p_retry_after numeric[] default null) returns integer

@@ -1,6 +1,6 @@
 -- watch_state: one row: when the rules were evaluated last, what could not be read then, what fires, and whether alerts reach anybody.
 -- checked_at null: never. delivery_failures: failed tries so far, of the sinks that are known.
--- part: operate, read
+-- part: work, operate, read
 create function redrive.watch_state()
 returns table (checked_at timestamptz, age_sec double precision, duration_sec double precision, problems jsonb, firing integer, pending integer,
                undelivered integer, delivery_failures bigint)

@@ -23,9 +23,9 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]"
 
 
 def title(alerts: Sequence[Alert]) -> str:
-    """``[firing] email_jobs: 3 dead letters``; of several, how many of each kind."""
+    """``[firing] email_jobs: dead letters``, the same each time; of several, how many of each kind."""
     if len(alerts) == 1:
-        return f"[{alerts[0].event}] {_headline(alerts[0])}"
+        return f"[{alerts[0].event}] {_name(alerts[0])}"
     events = [each.event for each in alerts]
     counted = ", ".join(f"{events.count(event)} {event}" for event in dict.fromkeys(events))
     return f"[{_loudest(events)}] {len(alerts)} alerts: {counted}"
@@ -38,7 +38,7 @@ def body(alerts: Sequence[Alert]) -> str:
     shown: list[str] = []
     for alert in sorted(alerts, key=lambda each: (each.subject, each.id))[:MOST_LINES]:
         look = f"  ({alert.command})" if alert.command and alert.event != "resolved" else ""
-        shown.append(f"[{alert.event}] {_headline(alert)}{look}")
+        shown.append(f"[{alert.event}] {' '.join(_summary(alert).split())}{look}")
     if more := len(alerts) - len(shown):
         shown.append(f"… and {more} more: redrive alerts list")
     return "\n".join([*shown, *_where(alerts[0])])
@@ -70,11 +70,9 @@ def _where(alert: Alert) -> list[str]:
     return [f"database {harmless(alert.database)}"] if alert.database else []
 
 
-def _headline(alert: Alert) -> str:
-    summary = " ".join(_summary(alert).split())
-    if not alert.subject or alert.subject in summary:
-        return summary
-    return f"{harmless(alert.subject)}: {summary}"
+def _name(alert: Alert) -> str:
+    words = alert.rule.replace("_", " ") if alert.event != "test" else "alerts of redrive"
+    return f"{harmless(alert.subject)}: {words}" if alert.subject else words
 
 
 def _summary(alert: Alert) -> str:
