@@ -7,6 +7,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from psycopg.types.json import Jsonb
 
 from tests.support.contract import Contract, done, reject, retry
 from tests.support.layouts import newest_only
@@ -42,7 +43,7 @@ def kept(sql: Contract, what: str, queue: str | None = None) -> Any:
 
 
 def policy(sql: Contract, **override: object) -> None:
-    sql("select redrive.set_policy('jobs', %s)", psycopg.types.json.Jsonb(override))
+    sql("select redrive.set_policy('jobs', %s)", Jsonb(override))
 
 
 def test_an_archive_goes_by_age_in_batches_and_what_is_younger_stays(sql: Contract) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,17 @@ from tests.support.cli import run
 ROOT = Path(__file__).parents[2]
 
 COMMANDS = {
+    "alerts check",
+    "alerts list",
+    "alerts rule drop",
+    "alerts rule reset",
+    "alerts rule set",
+    "alerts rules",
+    "alerts silence",
+    "alerts silences",
+    "alerts test",
+    "alerts unsilence",
+    "alerts watch",
     "config",
     "demo",
     "dev",
@@ -42,6 +54,7 @@ COMMANDS = {
     "message show",
     "message snooze",
     "migrate",
+    "prune",
     "queue adopt",
     "queue create",
     "queue drop",
@@ -50,6 +63,12 @@ COMMANDS = {
     "queue policy",
     "queue resume",
     "queue show",
+    "schedule drop",
+    "schedule list",
+    "schedule pause",
+    "schedule resume",
+    "schedule run",
+    "schedule show",
     "send",
     "serve",
     "status",
@@ -57,6 +76,10 @@ COMMANDS = {
     "worker",
 }
 READING = {
+    "alerts check",
+    "alerts list",
+    "alerts rules",
+    "alerts silences",
     "config",
     "dlq list",
     "dlq show",
@@ -69,28 +92,37 @@ READING = {
     "key show",
     "lease list",
     "message show",
+    "prune",
     "queue list",
     "queue policy",
     "queue show",
+    "schedule list",
+    "schedule show",
     "status",
     "why",
 }
 DESTRUCTIVE = {
     *("dlq discard", "inbox replay", "key free", "lease release", "message cancel", "message release"),
     "queue drop",
+    "prune",
+    "schedule drop",
 }
-_MENTIONED = re.compile(r"(?<!from )\bredrive ((?:queue|message|dlq|inbox|key|lease) [a-z-]+|[a-z]+)\b")
+_MENTIONED = re.compile(
+    r"(?<!from )\bredrive ((?:queue|message|dlq|inbox|key|lease|schedule|alerts) [a-z-]+|[a-z]+)\b"
+)
 
 
 def commands() -> dict[str, Any]:
     """Every command by its words."""
-    found: dict[str, Any] = {}
-    top: Any = typer.main.get_command(app)
-    for name, command in top.commands.items():
-        found |= {f"{name} {verb}": each for verb, each in getattr(command, "commands", {}).items()} or {
-            name: command
-        }
-    return found
+    return {" ".join(words): command for words, command in _beneath(typer.main.get_command(app), ())}
+
+
+def _beneath(command: Any, words: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
+    if not hasattr(command, "commands"):
+        yield words, command
+        return
+    for name, each in command.commands.items():
+        yield from _beneath(each, (*words, name))
 
 
 def options(name: str) -> set[str]:
@@ -102,7 +134,7 @@ def test_the_commands_are_those_that_are_promised() -> None:
 
 
 def test_every_document_names_only_commands_there_are() -> None:
-    known = COMMANDS | {name.split()[0] for name in COMMANDS}
+    known = {" ".join(name.split()[:most]) for name in COMMANDS for most in (1, 2)}
     for document in [ROOT / "README.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").glob("**/*.md")]:
         in_code = " ".join(re.findall(r"```.*?```|`[^`\n]+`", document.read_text(), re.DOTALL))
         assert set(_MENTIONED.findall(in_code)) <= known, document
@@ -115,7 +147,8 @@ def test_every_document_names_only_options_there_are() -> None:
             r"^[$ ]*redrive [^\n|&;#`]*|`redrive [^`]*`", document.read_text(), re.MULTILINE
         ):
             words = line.strip("`$ ").split()[1:]
-            name = next((each for each in (" ".join(words[:2]), *words[:1]) if each in commands()), None)
+            starts = (" ".join(words[:most]) for most in (3, 2, 1))
+            name = next((each for each in starts if each in commands()), None)
             if name is not None:
                 used |= {
                     (document.name, name, word.partition("=")[0]) for word in words if word.startswith("--")

@@ -15,7 +15,7 @@ from typing import Annotated
 
 import typer
 
-from redrive.cli import dlq, inbox, key, lease, message, queue
+from redrive.cli import alerts, dlq, inbox, key, lease, message, queue, schedule
 from redrive.cli.config import config
 from redrive.cli.demo import demo
 from redrive.cli.dev import dev
@@ -24,6 +24,7 @@ from redrive.cli.grant import grant
 from redrive.cli.migrate import migrate
 from redrive.cli.options import DatabaseOption
 from redrive.cli.output import open_closed, say
+from redrive.cli.prune import prune
 from redrive.cli.send import send
 from redrive.cli.serve import serve
 from redrive.cli.session import name_database
@@ -53,9 +54,9 @@ app = typer.Typer(
     help="Production job queues on the Postgres you already have.",
     epilog="Exit: 0 fine, 1 it found something wrong, 2 usage or configuration, 3 database out of reach.",
 )
-for each in (demo, dev, worker, serve, migrate, grant, send, status, why, doctor, config):
+for each in (demo, dev, worker, serve, migrate, grant, send, status, why, doctor, prune, config):
     app.command()(each)
-for noun in (queue, message, dlq, inbox, key, lease):
+for noun in (queue, message, dlq, inbox, key, lease, schedule, alerts):
     app.add_typer(noun.app, name=noun.__name__.rpartition(".")[2])
 
 

@@ -2,7 +2,7 @@
 -- refused, fetched, runs, alerts, workers. A worker may call this: it cannot delete what should be kept.
 -- part: work, operate
 create function redrive.purge_due(p_what text, p_queue text default null, p_batch integer default 5000) returns bigint
-language plpgsql security definer set search_path = ''
+language plpgsql security definer set search_path = '' set lock_timeout = '1s'
 as $$
 declare
     q redrive.queue;
