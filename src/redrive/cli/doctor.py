@@ -14,10 +14,13 @@ from redrive.cli.options import DatabaseOption, JsonOption, YesOption
 from redrive.cli.output import answer, answer_json, confirm, count, one_line, say
 from redrive.cli.session import session
 from redrive.cli.tables import print_table
-from redrive.errors import InvalidArgument
+from redrive.errors import ConfigError, InvalidArgument
 
 if TYPE_CHECKING:
     from redrive.watch.doctor import Check, Finding, Surroundings
+
+# A comment, so that the line can be copied whole.
+_SAFE = "  -- safe: --fix runs it"
 
 
 def doctor(
@@ -106,7 +109,15 @@ def _surroundings(app: str | None, role: str | None, processes: int | None) -> S
         return Surroundings(role=role, processes=processes)
     from redrive.app import load_app
 
-    return Surroundings(role=role, inboxes=load_app(named.spec).inboxes, processes=processes)
+    try:
+        inboxes = load_app(named.spec).inboxes
+    except ConfigError as error:
+        # The settings are everybody's; who looks after the database may not have the app's code.
+        if named.source == "--app":
+            raise
+        say(f"{error}; {named.source} names that app, and its inboxes are not checked")
+        return Surroundings(role=role, processes=processes)
+    return Surroundings(role=role, inboxes=inboxes, processes=processes)
 
 
 def _mend(url: str, found: Sequence[Finding], *, yes: bool, as_json: bool) -> list[Finding]:
@@ -138,7 +149,7 @@ def _tell(found: Sequence[Finding], checks: int, *, fix: bool) -> None:
         if each.severity != "not checked":
             answer(f"{each.severity}: {each.check}: {each.problem}")
             for line in each.fix:
-                answer(f"    {line}")
+                answer(f"    {line}" + (_SAFE if each.safe else ""))
     for why, names in _unchecked(found).items():
         answer(f"not checked: {', '.join(names)}: {why}")
     findings = sum(each.counts for each in found)

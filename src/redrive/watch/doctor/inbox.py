@@ -21,14 +21,7 @@ async def inbox_secrets(patient: Patient) -> list[Finding]:
             resolve(source, inbox.provider.name, inbox.secret, inbox.config)
         except ConfigError as error:
             # It names the setting, and never shows a secret.
-            findings.append(
-                Finding(
-                    "error",
-                    source,
-                    f"inbox {source} would not start: {error}",
-                    ("redrive inbox verify --help",),
-                )
-            )
+            findings.append(Finding("error", source, f"inbox {source} would not start: {error}"))
     return findings
 
 
@@ -75,7 +68,7 @@ async def _lost(patient: Patient, source: str, queue: str) -> list[Finding]:
         f"will (the "
         f"oldest of {found.oldest:%Y-%m-%d %H:%M:%SZ}): somebody purged the queue or deleted from it"
     )
-    return [Finding("error", source, problem, (f"redrive inbox replay {source} --status received",))]
+    return [Finding("error", source, problem, (f"redrive inbox replay --source {source} --status received",))]
 
 
 CHECKS: tuple[Check, ...] = (inbox_secrets, events_without_job)

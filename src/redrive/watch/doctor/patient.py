@@ -30,7 +30,7 @@ _CONNECTING = 10.0
 # Settings of the transaction alone: behind a transaction pooler a session's would be somebody else's.
 _OPENING = (
     "begin isolation level read committed, read only; set local search_path = pg_catalog; "
-    "set local lock_timeout = '1s'; set local statement_timeout = {milliseconds}"
+    "set local lock_timeout = '500ms'; set local statement_timeout = {milliseconds}"
 )
 _LOST = frozenset({"57P01", "57P02", "57P03", "57P05"})
 
@@ -89,7 +89,7 @@ class Patient:
     has_redrive: bool
     has_pgmq: bool
     version: int
-    _queues: list[Queue] | None = field(default=None, repr=False)
+    _queues: list[Queue] | NotChecked | None = field(default=None, repr=False)
 
     @classmethod
     async def admit(cls, url: str, around: Surroundings) -> Patient:
@@ -137,8 +137,12 @@ class Patient:
         """Redrive's queues. Raises `NotChecked` where there is no schema redrive, or it may not be read."""
         self.demand_redrive()
         if self._queues is None:
-            found = await self.rows(_QUEUES)
-            self._queues = [Queue(*row) for row in found]
+            try:
+                self._queues = [Queue(*row) for row in await self.rows(_QUEUES)]
+            except NotChecked as why:
+                self._queues = why
+        if isinstance(self._queues, NotChecked):
+            raise self._queues
         return self._queues
 
     async def tables(self) -> list[tuple[str, str]]:
@@ -186,14 +190,18 @@ async def rows(
     connection: AsyncConnection[Any], sql: str, *params: object, within: float = ANSWERS_WITHIN
 ) -> list[Any]:
     """See `Patient.rows`."""
+    asking = asyncio.create_task(_ask(connection, sql, params, within))
+    # The server's own limit comes first. A network that swallows the answer swallows the first cancellation's
+    # call to the server as well: the second one gives up waiting for that, too.
+    for pause in (within + _CALLING_OFF, _CALLING_OFF, _CALLING_OFF):
+        if (await asyncio.wait({asking}, timeout=pause))[0]:
+            break
+        asking.cancel()
     try:
-        async with asyncio.timeout(within + _CALLING_OFF):
-            return await _ask(connection, sql, params, within)
-    except TimeoutError:
+        return await asking
+    except (asyncio.CancelledError, TimeoutError):
         await connection.close()
-        raise Unavailable(
-            f"the database did not answer a question about itself within {within:g} s"
-        ) from None
+        raise Unavailable(f"the database did not answer a question within {within:g} s") from None
     except psycopg.Error as error:
         raise _explained(error, within) from error
 
@@ -205,10 +213,13 @@ async def _ask(
     await connection.execute(opening.encode())
     try:
         cursor = await connection.execute(sql.encode(), params or None)
-        return await cursor.fetchall()
-    finally:
+        found = await cursor.fetchall()
+    except psycopg.Error:
         if not connection.closed:
             await connection.execute("rollback")
+        raise
+    await connection.execute("rollback")
+    return found
 
 
 def _explained(error: psycopg.Error, within: float) -> Exception:

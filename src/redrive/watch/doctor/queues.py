@@ -159,13 +159,15 @@ async def _orphans(patient: Patient, name: str) -> list[Finding]:
     running = f"""k.queue = {queue} and k.state = 'running' and k.owner_msg is not null
         and k.lease_until < redrive.clock()
         and not exists (select from {held} m where m.msg_id = k.owner_msg)"""
-    sent = f"""s.queue = {queue} and not exists (select from {held} m where m.msg_id = any (s.msg_ids))"""
+    sent = f"""s.queue = {queue}
+        and not exists (select from {held} m where m.msg_id = any (s.msg_ids))"""
     # The clock may not be the connecting role's to ask.
     found = await patient.row(
         f"""
         select (select count(*) from (select from redrive.key k
                   where {running.replace("redrive.clock()", "now()")} limit {_MOST}) k) as running,
-               (select count(*) from (select from redrive.sent_key s where {sent} limit {_MOST}) s) as sent
+               (select count(*) from (select * from redrive.sent_key s where s.queue = {queue}
+                  limit {_MOST}) s where {sent}) as sent
         """
     )
     findings: list[Finding] = []

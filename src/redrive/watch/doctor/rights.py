@@ -47,7 +47,8 @@ async def role_rights(patient: Patient) -> list[Finding]:
         fix.append(f"redrive grant {patient.role} work")
     if not found.usage:
         fix.append(f"grant usage on schema redrive to {role};")
-    fix += [f"grant execute on function {each} to {role};" for each in found.lacking]
+    if found.lacking:
+        fix.append(f"grant execute on function {', '.join(found.lacking)} to {role};")
     shown = ", ".join(lacks[:3]) + (f" and {len(lacks) - 3} more" if len(lacks) > 3 else "")
     problem = f"role {role} cannot work: it lacks {shown}"
     return [Finding("error", patient.role, problem, tuple(fix))]

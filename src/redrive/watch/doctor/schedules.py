@@ -6,13 +6,18 @@ from redrive.watch.doctor.finding import Check, Finding, check
 from redrive.watch.doctor.patient import Patient
 
 _LATEST = 120
+_UNSEEN = 300
 
 
 @check("each schedule that is due is run by somebody")
 async def schedules(patient: Patient, *, latest: float = _LATEST) -> list[Finding]:
     await patient.demand("redrive.schedules()")
     found = await patient.rows(
-        "select name, queue, lag_sec::float8 as lag, paused, last_tick from redrive.schedules() order by name"
+        """
+        select s.name, s.lag_sec::float8 as lag, s.paused, s.last_tick,
+               extract(epoch from s.now - coalesce(s.seen_at, s.declared_at))::float8 as unseen
+          from redrive.schedules() s order by s.name
+        """
     )
     findings: list[Finding] = []
     for row in found:
@@ -29,6 +34,13 @@ async def schedules(patient: Patient, *, latest: float = _LATEST) -> list[Findin
             )
             fix = ("redrive worker --app MODULE:ATTR", f"redrive schedule drop {row.name}")
             findings.append(Finding("error", row.name, problem, fix))
+        elif row.unseen > _UNSEEN:
+            problem = (
+                f"schedule {row.name} is run by nobody: no process that declares it has looked for "
+                f"{row.unseen / 60:,.0f} minutes"
+            )
+            fix = ("redrive worker --app MODULE:ATTR", f"redrive schedule drop {row.name}")
+            findings.append(Finding("warning", row.name, problem, fix))
     return findings
 
 

@@ -79,7 +79,7 @@ async def connections(patient: Patient) -> list[Finding]:
             f"reserved and {others} of others"
         )
         fix = f"alter system set max_connections = {room.reserved + others + needed + 20};"
-        findings.append(Finding("warning", "server", problem, (fix, "pg_ctl restart")))
+        findings.append(Finding("warning", "server", problem, (fix,)))
     for limit, subject, fix in (
         (room.role_limit, f"role {ident(patient.role)}", "alter {subject} connection limit {needed};"),
         (

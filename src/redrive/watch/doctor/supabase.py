@@ -44,6 +44,38 @@ async def cron_failing(patient: Patient) -> list[Finding]:
     ]
 
 
+# How often a job runs, of the schedules that say it plainly: every so many seconds or minutes.
+_STALLED = r"""
+select coalesce(j.jobname, j.jobid::text) as name, j.schedule,
+       extract(epoch from now() - r.last)::float8 as since
+  from (select j.*,
+               case when j.schedule ~* '^\s*\d+\s+seconds?\s*$' then n.number
+                    when j.schedule ~ '^\s*\*(\s+\*){4}\s*$' then 60
+                    when j.schedule ~ '^\s*\*/\d+(\s+\*){4}\s*$' then 60 * n.number end as every
+          from cron.job j cross join lateral (select substring(j.schedule from '\d+')::integer as number) n
+         where j.active) j
+ cross join lateral (select max(d.start_time) as last from cron.job_run_details d where d.jobid = j.jobid) r
+ where r.last < now() - make_interval(secs => 5 * j.every + 60)
+ order by 1
+"""
+
+
+@check("pg_cron runs its jobs when they are due")
+async def cron_stalled(patient: Patient) -> list[Finding]:
+    await _demand(patient, "cron.job_run_details", _CRON)
+    return [
+        Finding(
+            "error",
+            row.name,
+            f"pg_cron's job {row.name} ({row.schedule}) has not run for {row.since / 60:,.0f} minutes: "
+            f"pg_cron has stopped, or "
+            "all its workers hang; a restart of the server starts it again",
+            ("select pid, state, query from pg_stat_activity where application_name like 'pg_cron%';",),
+        )
+        for row in await patient.rows(_STALLED)
+    ]
+
+
 @check("no job of pg_cron is switched off")
 async def cron_inactive(patient: Patient) -> list[Finding]:
     await _demand(patient, "cron.job", _CRON)
@@ -110,4 +142,4 @@ async def vault_names(patient: Patient) -> list[Finding]:
     ]
 
 
-CHECKS: tuple[Check, ...] = (cron_failing, cron_inactive, net_failing, vault_names)
+CHECKS: tuple[Check, ...] = (cron_failing, cron_stalled, cron_inactive, net_failing, vault_names)
