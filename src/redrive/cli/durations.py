@@ -1,0 +1,18 @@
+"""Durations on the command line: 90s, 30m, 2h, 7d or 1w; a bare number is seconds."""
+
+from __future__ import annotations
+
+import re
+
+from redrive.errors import InvalidArgument
+
+_UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
+_DURATION = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,3})?)([smhdw]?)")
+
+
+def seconds(text: str, option: str) -> float:
+    """Raises `InvalidArgument` naming `option`."""
+    found = _DURATION.fullmatch(text.strip())
+    if found is None:
+        raise InvalidArgument(f"{option} is {text!r}; it must be how long, such as 90s, 30m, 2h or 7d")
+    return float(found[1]) * _UNITS[found[2]]
