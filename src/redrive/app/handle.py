@@ -42,12 +42,8 @@ class JobHandle(Generic[P, A, R]):
 
     async def send(self, payload: P, **options: Unpack[SendOptions]) -> Sent:
         """Send one message to this job; see `Redrive.send`."""
-        connection = options.pop("connection", None)
-        statement = self._outbox.one(self.queue, payload, self.definition, **options)
-        return await self._outbox.run(statement, connection)
+        return await self._outbox.send(self.queue, payload, self.definition, **options)
 
     async def send_many(self, payloads: Iterable[P], **options: Unpack[SendManyOptions]) -> list[Sent]:
         """Send many messages to this job, all or none; see `Redrive.send_many`."""
-        connection = options.pop("connection", None)
-        statements = self._outbox.many(self.queue, payloads, self.definition, **options)
-        return await self._outbox.run_all(statements, connection)
+        return await self._outbox.send_many(self.queue, payloads, self.definition, **options)

@@ -9,7 +9,7 @@ import asyncio
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, TypedDict, TypeVar, Unpack
+from typing import Any, TypedDict, TypeVar, Unpack, cast
 
 import psycopg
 from psycopg import AsyncConnection
@@ -18,7 +18,7 @@ from psycopg.rows import TupleRow
 from redrive import payload as payloads
 from redrive.app.bridge import Bridge
 from redrive.errors import Unavailable
-from redrive.job import JobDefinition
+from redrive.job import JobDefinition, tracing
 from redrive.settings import choose_database, load_settings
 from redrive.store import adapters, messages
 from redrive.store.database import Database
@@ -101,6 +101,52 @@ class Outbox:
         plain = values if job is None else [job.plain(value, n) for n, value in enumerate(values)]
         batches = payloads.encode_many(plain, limit=self._max_payload, count=messages.CHUNK)
         return messages.send_batch(queue, batches, keys=keys, **options)
+
+    async def send(
+        self, queue: str, payload: object, job: JobDefinition | None = None, **options: Unpack[SendOptions]
+    ) -> Sent:
+        """Send one message, with a span round it where the app is traced."""
+        connection = options.pop("connection", None)
+        with tracing.sending(queue, cast("dict[str, Any]", options)) as span:
+            found = await self.run(self.one(queue, payload, job, **options), connection)
+            span.sent([found.id])
+            return found
+
+    async def send_many(
+        self,
+        queue: str,
+        values: Iterable[object],
+        job: JobDefinition | None = None,
+        **options: Unpack[SendManyOptions],
+    ) -> list[Sent]:
+        """Send many, all or none."""
+        connection = options.pop("connection", None)
+        with tracing.sending(queue, cast("dict[str, Any]", options)) as span:
+            found = await self.run_all(self.many(queue, values, job, **options), connection)
+            span.sent(each.id for each in found)
+            return found
+
+    def send_blocking(
+        self, queue: str, payload: object, job: JobDefinition | None = None, **options: Unpack[SendOptions]
+    ) -> Sent:
+        connection = options.pop("connection", None)
+        with tracing.sending(queue, cast("dict[str, Any]", options)) as span:
+            found = self.run_blocking(self.one(queue, payload, job, **options), connection)
+            span.sent([found.id])
+            return found
+
+    def send_many_blocking(
+        self,
+        queue: str,
+        values: Iterable[object],
+        job: JobDefinition | None = None,
+        **options: Unpack[SendManyOptions],
+    ) -> list[Sent]:
+        connection = options.pop("connection", None)
+        with tracing.sending(queue, cast("dict[str, Any]", options)) as span:
+            found = self.run_all_blocking(self.many(queue, values, job, **options), connection)
+            span.sent(each.id for each in found)
+            return found
 
     async def run(self, statement: Statement[T], connection: object) -> T:
         if connection is not None:

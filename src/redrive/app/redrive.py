@@ -285,8 +285,7 @@ class Redrive:
 
         Raises `PayloadError` and `InvalidArgument` before anything is sent, `QueueMissing`, `Unavailable`.
         """
-        connection = options.pop("connection", None)
-        return await self._outbox.run(self._outbox.one(queue, payload, **options), connection)
+        return await self._outbox.send(queue, payload, **options)
 
     async def send_many(
         self, queue: str, payloads: Iterable[object], **options: Unpack[SendManyOptions]
@@ -296,8 +295,7 @@ class Redrive:
         Options as of `send`, but `keys` in place of `key`, with one entry a message, None for none. A
         `PayloadError` names the message by its `index`.
         """
-        connection = options.pop("connection", None)
-        return await self._outbox.run_all(self._outbox.many(queue, payloads, **options), connection)
+        return await self._outbox.send_many(queue, payloads, **options)
 
     async def cancel(
         self,

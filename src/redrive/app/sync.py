@@ -24,15 +24,13 @@ class SyncRedrive:
 
     def send(self, queue: str, payload: object, **options: Unpack[SendOptions]) -> Sent:
         """As `Redrive.send`."""
-        connection = options.pop("connection", None)
-        return self._outbox.run_blocking(self._outbox.one(queue, payload, **options), connection)
+        return self._outbox.send_blocking(queue, payload, **options)
 
     def send_many(
         self, queue: str, payloads: Iterable[object], **options: Unpack[SendManyOptions]
     ) -> list[Sent]:
         """As `Redrive.send_many`."""
-        connection = options.pop("connection", None)
-        return self._outbox.run_all_blocking(self._outbox.many(queue, payloads, **options), connection)
+        return self._outbox.send_many_blocking(queue, payloads, **options)
 
     def cancel(
         self,
@@ -61,12 +59,8 @@ class SyncHandle(Generic[P]):
 
     def send(self, payload: P, **options: Unpack[SendOptions]) -> Sent:
         """As `JobHandle.send`."""
-        connection = options.pop("connection", None)
-        statement = self._outbox.one(self._job.queue, payload, self._job, **options)
-        return self._outbox.run_blocking(statement, connection)
+        return self._outbox.send_blocking(self._job.queue, payload, self._job, **options)
 
     def send_many(self, payloads: Iterable[P], **options: Unpack[SendManyOptions]) -> list[Sent]:
         """As `JobHandle.send_many`."""
-        connection = options.pop("connection", None)
-        statements = self._outbox.many(self._job.queue, payloads, self._job, **options)
-        return self._outbox.run_all_blocking(statements, connection)
+        return self._outbox.send_many_blocking(self._job.queue, payloads, self._job, **options)

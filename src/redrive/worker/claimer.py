@@ -16,16 +16,21 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from redrive.errors import RedriveError, Unavailable
+from redrive.job import tracing
 from redrive.worker.lane import Lane, share
-from redrive.worker.protocol import Answer, Engine, Want
+from redrive.worker.protocol import Answer, Engine, Report, Want
 from redrive.worker.runner import Runner
 from redrive.worker.service import ended, spawn, until
 from redrive.worker.settler import Settler
 from redrive.worker.signal import Signal
 from redrive.worker.stats import Stats
+
+if TYPE_CHECKING:
+    from opentelemetry.trace import Tracer
 
 log = logging.getLogger("redrive.worker")
 
@@ -169,8 +174,12 @@ class Claimer:
             wants = [lane.want(qty) for lane, qty in share(self._order, self._runner.free, now)]
         # Whoever was asked first is asked last next time.
         self._order.append(self._order.pop(0))
+        tracer = tracing.tracer()
+        began = tracing.now()
         answer = await self._engine.turn(reports, releases, wants)
         now = time.monotonic()
+        if tracer is not None:
+            _trace(tracer, reports, answer, began)
         self._stats.turns += 1
         self._settler.settled(answer, now)
         for want in wants:
@@ -211,3 +220,13 @@ class Claimer:
         if self._outages:
             log.info("database: back", extra={"event": "database_back", "unsettled": self._settler.unsettled})
             self._outages = 0
+
+
+def _trace(tracer: Tracer, reports: Mapping[str, Sequence[Report]], answer: Answer, began: int) -> None:
+    """Spans for what somebody may look for: a span for each settle that went well would cost more than it."""
+    for queue, batch in reports.items():
+        if any(report.outcome != "done" for report in batch):
+            tracing.settled(tracer, queue, len(batch), began)
+    for queue, got in answer.claimed.items():
+        if got:
+            tracing.received(tracer, queue, len(got), began)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from redrive.job import Job, SyncJob
+    from redrive.job.tracing import Processing
     from redrive.worker.lane import Lane
     from redrive.worker.protocol import Delivery
 
@@ -41,6 +42,7 @@ class Held:
         "ended",
         "job",
         "lane",
+        "span",
         "started_at",
         "stop",
     )
@@ -57,6 +59,7 @@ class Held:
         """Its slot is free: the handler returned, or was given up, or never started and never will."""
         self.called_off: CalledOff | None = None
         self.job: Job | SyncJob | None = None
+        self.span: Processing | None = None
         self.completing = False
         """Its own transaction is about to settle it, or has: that it is gone is then no loss."""
         self.stop: Callable[[CalledOff], object] | None = None

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol, cast
 
-from redrive.job import JobDefinition, Outcome, SyncJob
+from redrive.job import JobDefinition, Outcome, SyncJob, tracing
 from redrive.worker.deadlines import Deadlines
 from redrive.worker.held import CalledOff, Held
 from redrive.worker.jobs import Jobs, was_seen
@@ -83,6 +83,7 @@ class Runner:
         self._waiting: deque[Held] = deque()
         self._running: set[Held] = set()
         self._deadlines = Deadlines(self._running, self._late)
+        self._tracer = tracing.tracer()
         self._given_up = 0
         self._feeding = False
 
@@ -106,6 +107,7 @@ class Runner:
 
     def take(self, lane: Lane, deliveries: Sequence[Delivery], now: float) -> None:
         """Start these."""
+        self._tracer = tracing.tracer()
         for delivery in deliveries:
             held = Held(delivery, lane, now)
             lane.held.add(held)
@@ -216,6 +218,7 @@ class Runner:
         value: object = None
         error: BaseException | None = None
         self._began(held)
+        span = self._trace(held)
         try:
             if definition.wants_job:
                 held.job = self._jobs.job(held)
@@ -225,20 +228,32 @@ class Runner:
             if isinstance(raised, GeneratorExit) and not _runs(task):
                 raise
             error = raised
+        if span is not None:
+            span.leave()
         self._end(held, definition, value, error, began)
 
     def _run_in_thread(self, held: Held, definition: JobDefinition) -> None:
         began = time.perf_counter()
         value: object = None
         error: BaseException | None = None
+        span = self._trace(held)
         try:
             value = definition.handler(*arguments(definition, held))
         except BaseException as raised:
             error = raised
+        if span is not None:
+            span.leave()
         try:
             self._loop.call_soon_threadsafe(self._end, held, definition, value, error, began)
         except RuntimeError:
             pass  # it was given up, and the loop has ended since
+
+    def _trace(self, held: Held) -> tracing.Processing | None:
+        """The handler's span, which begins on the task or thread that is to run it."""
+        if self._tracer is not None:
+            d = held.delivery
+            held.span = tracing.Processing(self._tracer, d.queue, d.msg_id, d.attempt, d.headers)
+        return held.span
 
     async def _run_isolated(self, held: Held, isolation: Isolation) -> None:
         began = time.perf_counter()
@@ -292,6 +307,8 @@ class Runner:
         if outcome == "nothing":
             outcome = "done" if held.job is not None and held.job.committed else "lost"
         held.lane.tally.ended(outcome, duration, decision.error_type)
+        if held.span is not None:
+            held.span.end(outcome, decision.error_type)
         self._running.discard(held)
         self._ledger.add(held, decision, duration)
         if decision is not DONE:
