@@ -61,11 +61,16 @@ class TestText:
         assert text.title([alert(subject="", event="test")]) == "[test] alerts of redrive"
         assert text.body([alert()]).splitlines() == [
             "Queue email_jobs has 3 dead letters",
-            "since 2026-11-30T10:00:00Z",
+            "since 2026-11-30 10:00:00 UTC",
             "database db.example.com/shop",
             "look: redrive dlq list email_jobs",
         ]
-        assert "look:" not in text.body([alert(event="resolved")])
+        over = alert(event="resolved", resolved_at="2026-11-30T12:30:00+02:00")
+        assert text.body([over]).splitlines() == [
+            "Over. It was: Queue email_jobs has 3 dead letters",
+            "since 2026-11-30 10:00:00 UTC, until 2026-11-30 10:30:00 UTC",
+            "database db.example.com/shop",
+        ]
 
     def test_many_are_grouped_by_subject_ten_of_them_shown_the_rest_counted(self) -> None:
         many = [alert(n, f"queue_{n % 3}") for n in range(25)] + [alert(99, "a_queue", "resolved")]
@@ -107,6 +112,7 @@ class TestWebhook:
             "summary": "Queue email_jobs has 3 dead letters",
             "command": "redrive dlq list email_jobs",
             "since": "2026-11-30T10:00:00Z",
+            "resolved_at": None,
             "database": "db.example.com/shop",
             "dedup_key": "dead_letters:email_jobs",
         }

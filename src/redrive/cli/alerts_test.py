@@ -58,11 +58,12 @@ def test(
 async def _test(url: str, sink: str | None) -> tuple[list[alerts.Told], list[alerts.Sink]]:
     hush()
     name = None if sink is None else sink.lower()
-    ours = [each for each in configured_sinks() if name is None or each.name == name]
+    configured = configured_sinks()
+    ours = [each for each in configured if name is None or each.name == name]
     database = Database(url, size=2)
     try:
-        if ours:
-            await database.run(alerts.declare_sinks({each.name: each.kind for each in ours}))
+        if configured:
+            await database.run(alerts.declare_sinks({each.name: each.kind for each in configured}))
         known = await database.run(alerts.sinks())
         if not known:
             # The check declares what the database delivers to by itself.

@@ -30,6 +30,7 @@ class Alert:
     database: str
     value: float | None = None
     threshold: float | None = None
+    resolved_at: str | None = None
 
     @classmethod
     def of(cls, id: int, rule: str, subject: str, event: str, body: dict[str, Any], database: str) -> Alert:
@@ -46,6 +47,7 @@ class Alert:
             database=database or str(body.get("database") or ""),
             value=_number(body.get("value")),
             threshold=_number(body.get("threshold")),
+            resolved_at=body.get("resolved_at"),
         )
 
     @property
@@ -58,7 +60,7 @@ class Alert:
             name: getattr(self, name)
             for name in (
                 *("id", "rule", "subject", "event", "severity", "value", "threshold"),
-                *("summary", "command", "since", "database"),
+                *("summary", "command", "since", "resolved_at", "database"),
             )
         } | {"dedup_key": self.dedup}
 

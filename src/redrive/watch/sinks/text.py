@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from datetime import UTC, datetime
 
 from redrive.watch.sinks.sink import Alert
 
@@ -57,11 +58,14 @@ def harmless(text: str) -> str:
 
 
 def _alone(alert: Alert) -> str:
-    lines = [_summary(alert)]
+    over = alert.event == "resolved"
+    lines = [f"Over. It was: {_summary(alert)}" if over else _summary(alert)]
     if alert.since:
-        lines.append(f"since {alert.since}")
+        lines.append(
+            f"since {_moment(alert.since)}" + (f", until {_moment(alert.resolved_at)}" if over else "")
+        )
     lines += _where(alert)
-    if alert.command and alert.event != "resolved":
+    if alert.command and not over:
         lines.append(f"look: {harmless(alert.command)}")
     return "\n".join(lines)
 
@@ -73,6 +77,14 @@ def _where(alert: Alert) -> list[str]:
 def _name(alert: Alert) -> str:
     words = alert.rule.replace("_", " ") if alert.event != "test" else "alerts of redrive"
     return f"{harmless(alert.subject)}: {words}" if alert.subject else words
+
+
+def _moment(text: str | None) -> str:
+    """Postgres' ISO time as people read it, in UTC."""
+    try:
+        return datetime.fromisoformat(text or "").astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    except (ValueError, OverflowError):
+        return harmless(text or "?")
 
 
 def _summary(alert: Alert) -> str:

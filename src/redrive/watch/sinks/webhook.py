@@ -1,7 +1,7 @@
 """Webhook: alerts as JSON, posted to a URL of yours and signed as Standard Webhooks describe.
 
     {"alerts": [{"id", "rule", "subject", "event", "severity", "value", "threshold", "summary", "command",
-                 "since", "database", "dedup_key"}], "text": "…"}
+                 "since", "resolved_at", "database", "dedup_key"}], "text": "…"}
 
 Guarantees  the same alerts come under the same webhook-id, however often they are sent;
             no redirect is followed; a try ends within its timeout, whatever the other side does.
