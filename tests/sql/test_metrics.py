@@ -132,3 +132,81 @@ def test_an_unknown_queue_is_an_error_of_its_own(sql: Contract) -> None:
         sql.metrics("nothing")
     assert caught.value.sqlstate == "RD001"
     assert sql("select * from redrive.metrics()") == []
+
+
+class TestTheStatistics:
+    """What is not counted but known: on every layout."""
+
+    def test_archive_dead_rows_and_workers(self, sql: Contract) -> None:
+        sql.create()
+        empty = sql.metrics()
+        for n in range(30):
+            sql.send({"n": n, "padding": "x" * 1000})
+        sql.settle(*map(done, sql.claim(30, worker="a")), worker="a")
+        sql("select redrive.claim('jobs', 60, 1, 'b')")
+        sql("analyze pgmq.a_jobs, pgmq.q_jobs")
+        m = sql.metrics()
+        assert (m.archive_rows, m.workers) == (30, 2)
+        assert m.archive_bytes > empty.archive_bytes
+        assert m.dead_tuples is not None
+        assert [m.inflow_per_sec, m.outflow_per_sec, m.failure_rate, m.drain_sec] == [None] * 4
+
+    def test_rates_come_from_the_samples_of_the_evaluations(self, sql: Contract) -> None:
+        sql.create(max_attempts=50)
+        sql.clock.stop()
+        sql("select redrive.check_queue_health()")
+        for _ in range(24):
+            sql.send({})
+        claimed = sql.claim(12)
+        sql.settle(*map(done, claimed[:9]), *(retry(each, delay=500) for each in claimed[9:]))
+        sql.clock.move(60)
+        m = sql.metrics()
+        assert (m.inflow_per_sec, m.outflow_per_sec) == (pytest.approx(0.4), pytest.approx(0.15))
+        assert (m.failure_rate, m.drain_sec) == (pytest.approx(0.25), None)
+
+
+@newest_only
+def test_a_locked_queue_is_not_waited_for(sql: Contract) -> None:
+    sql.create("a")
+    sql.create("b")
+    other = sql.connect()
+    with other.transaction(force_rollback=True):
+        other.execute("lock table pgmq.q_a in access exclusive mode")
+        found = {m.queue_name: m.problem for m in sql("select * from redrive.metrics()")}
+    assert found == {"a": "another session has locked its tables", "b": None}
+    assert sql.value("show lock_timeout") == "0"
+
+
+@newest_only
+def test_an_archive_without_outcomes_is_not_searched(sql: Contract) -> None:
+    sql.create()
+    sql(
+        "insert into pgmq.a_jobs (msg_id, read_ct, enqueued_at, archived_at, vt, message, outcome) "
+        "select n, 1, now(), now() - make_interval(secs => 20001 - n), now(), '{}', "
+        "case when n = 1 then 'done' end from generate_series(1, 20000) n"
+    )
+    assert sql.metrics().last_done_at is None
+
+
+@newest_only
+def test_who_works_where(sql: Contract) -> None:
+    sql.create()
+    sql.clock.stop()
+    sql.send({})
+    sql.settle(done(sql.claim_one(worker="host:1:a")), worker="host:1:a")
+    # The row a connection of this worker's counted into, while a handler's transaction held the first one.
+    sql(
+        "insert into redrive.worker (queue, worker, started_at, last_seen, done) "
+        "values ('jobs', 'host:1:a#77', redrive.clock(), redrive.clock(), 2)"
+    )
+    sql.clock.move(30)
+    sql.claim(1, worker="host:2:b")
+    sql.clock.move(31)
+    rows = sql("select worker, alive, done, age_sec from redrive.workers()")
+    assert [tuple(row) for row in rows] == [("host:1:a", False, 3, 61), ("host:2:b", True, 0, 31)]
+    assert sql.metrics().workers == 1
+    sql("select redrive.worker_stop('host:1:a')")
+    assert [tuple(row) for row in sql("select worker, alive, done from redrive.workers()")] == [
+        ("", False, 3),
+        ("host:2:b", True, 0),
+    ]

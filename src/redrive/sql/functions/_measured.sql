@@ -14,7 +14,9 @@ begin
         problem := null;
         begin
             g := to_jsonb(redrive._gauges(q));
-        exception when others then
+        exception when lock_not_available then
+            problem := 'another session has locked its tables';
+        when others then
             problem := sqlerrm;
         end;
         select t.done, t.failed, t.dead, t.workers, t.last_seen into done, failed, dead, workers, last_seen from redrive._totals(q.queue, v_now) t;
