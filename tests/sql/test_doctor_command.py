@@ -7,9 +7,13 @@ import re
 import time
 from collections.abc import Generator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer.main
 
+import redrive.watch.doctor
+from redrive.cli import app
 from redrive.sql import function_files
 from redrive.store.grants import grant
 from redrive.watch.doctor import CHECKS, Check, Finding, examine
@@ -131,8 +135,8 @@ class TestHowItEnds:
         assert "its inboxes are not checked" in ran.err
 
     def test_the_inboxes_of_an_app(self, doctor: Doctor) -> None:
-        app = ("--app", "tests.support.inbox_app:app")
-        ran = run("doctor", *app, "--only", "inbox_secrets", "--database", doctor.url)
+        named = ("--app", "tests.support.inbox_app:app")
+        ran = run("doctor", *named, "--only", "inbox_secrets", "--database", doctor.url)
         assert (ran.code, ran.out) == (0, "1 check, 0 findings\n")
 
     def test_a_table_that_somebody_has_locked_holds_it_up_for_moments_only(self, doctor: Doctor) -> None:
@@ -204,6 +208,20 @@ def test_list_names_every_check_and_so_does_the_document() -> None:
     assert listed == {check.name: check.title for check in CHECKS}
     rows = dict(re.findall(r"^\| `(\w+)` \| (.*?) \|", DOCUMENT.read_text(), re.MULTILINE))
     assert rows == listed
+
+
+def test_every_command_that_is_printed_is_one() -> None:
+    folder = Path(redrive.watch.doctor.__file__).parent
+    said = "\n".join(path.read_text() for path in folder.glob("*.py"))
+    commands = re.findall(r"""[( ]f?"(redrive [^"]*)[",]""", said)
+    assert len(commands) > 15
+    for each in commands:
+        command: Any = typer.main.get_command(app)
+        words = re.sub(r"\{[^}]*\}", "1", each).split()[1:]
+        while getattr(command, "commands", None):
+            command = command.commands[words.pop(0)]
+        # Parsed, not run.
+        command.make_context(each, words)
 
 
 def test_each_function_file_s_bodies_are_found() -> None:

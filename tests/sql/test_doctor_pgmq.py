@@ -175,7 +175,8 @@ class TestQueues:
     def test_ids_that_begin_again(self, doctor: Doctor, queue: str, restart: int) -> None:
         doctor.sql(f"select setval('pgmq.q_jobs_msg_id_seq', {restart}, false)")
         found = doctor.one("queue_ids")
-        assert f"its next id is {restart}, but there is a message 2 already" in found.problem
+        assert f"its next id is {restart}, as after a restore, but there is a message 2 in" in found.problem
+        assert found.severity == ("error" if restart == 1 else "warning")
         doctor.mend("queue_ids")
         assert doctor.sql("select redrive.send('jobs', '{}') as id")[0].id == 3
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from redrive.watch.doctor.finding import Check, Finding, NotChecked, check, not_checked
 from redrive.watch.doctor.names import literal, several, table
 from redrive.watch.doctor.patient import Patient
@@ -78,26 +80,28 @@ async def queue_ids(patient: Patient) -> list[Finding]:
     # Look-ups of the highest id in an index; for all queues at once.
     parts = [_next_id(row.name, row.sequence, f"a_{row.name}" in there) for row in sequences]
     found = await patient.rows(" union all ".join(parts) + " order by 1") if parts else []
-    return [
-        Finding(
-            "error",
-            row.name,
-            f"queue {row.name}: its next id is {row.next}, but there is a message {row.highest} already, as "
-            f"after a "
-            "restore: sends will fail, or ends of jobs replace older rows of the archive",
-            (f"select setval({literal(row.sequence)}, {row.highest});",),
-            safe=True,
-        )
-        for row in found
-        if row.next <= row.highest
-    ]
+    return [_again(row) for row in found if row.next <= max(row.live, row.archived)]
+
+
+def _again(row: Any) -> Finding:
+    highest = max(row.live, row.archived)
+    problem = (
+        f"queue {row.name}: its next id is {row.next}, as after a restore, but there is a message {highest} "
+    )
+    if row.next <= row.live:
+        severity, problem = "error", f"{problem}in it already: sends will fail until the ids are past it"
+    else:
+        severity, problem = "warning", f"{problem}in its archive: what ends will replace older rows there"
+    fix = (f"select setval({literal(row.sequence)}, {highest});",)
+    return Finding(severity, row.name, problem, fix, safe=True)
 
 
 def _next_id(name: str, sequence: str, has_archive: bool) -> str:
     archived = f"(select max(msg_id) from {table(f'a_{name}')})" if has_archive else "null"
     return f"""
         (select {literal(name)}::text as name, {literal(sequence)}::text as sequence,
-                greatest((select max(msg_id) from {table(f"q_{name}")}), {archived}, 0) as highest,
+                coalesce((select max(msg_id) from {table(f"q_{name}")}), 0) as live,
+                coalesce({archived}, 0) as archived,
                 case when s.is_called then s.last_value + 1 else s.last_value end as next
            from {sequence} s)"""
 

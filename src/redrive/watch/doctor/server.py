@@ -103,7 +103,8 @@ async def _processes(patient: Patient) -> tuple[int, str]:
         return 1, "one, for want of schema redrive"
     found = await patient.row(
         "select count(distinct worker)::integer as seen from redrive.worker "
-        "where worker <> '' and worker not like '%#%' and last_seen > now() - interval '60 seconds'"
+        "where worker not in ('', 'read_with_dlq') and worker not like '%#%' "
+        "and last_seen > now() - interval '60 seconds'"
     )
     return (found.seen, "seen within a minute") if found.seen else (1, "none is seen; one is assumed")
 

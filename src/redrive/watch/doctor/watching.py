@@ -37,7 +37,7 @@ async def alert_sinks(patient: Patient) -> list[Finding]:
             "no process has told of a place to send alerts to: what goes wrong stands in redrive alerts list "
             "alone"
         )
-        fix = ("export REDRIVE_ALERTS_TEAM=slack://TOKEN/CHANNEL", "redrive alerts test")
+        fix = ("export REDRIVE_ALERTS_TEAM=slack://TOKEN_A/TOKEN_B/TOKEN_C/CHANNEL", "redrive alerts test")
         return [Finding("warning", "alerts", problem, fix)]
     return [
         Finding(
@@ -72,7 +72,7 @@ async def alert_deliveries(patient: Patient) -> list[Finding]:
             f"sink {row.sink}: {several(row.open, 'alert')} undelivered ({row.lost:,} given up), after up to "
             f"{several(row.attempts, 'try').replace('trys', 'tries')}: "
             f"{(row.error or 'no reason known')[:120]}",
-            (f"redrive alerts test --sink {row.sink}",),
+            (f"redrive alerts test {row.sink}",),
         )
         for row in found
     ]
