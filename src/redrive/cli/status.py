@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
@@ -14,11 +14,14 @@ from rich.table import Table
 from rich.text import Text
 
 from redrive.cli.options import DatabaseOption, JsonOption
-from redrive.cli.output import age, answer, answer_json, console
+from redrive.cli.output import age, answer, answer_json, console, count, say
 from redrive.cli.session import Session, session
 from redrive.cli.tables import print_table, table
-from redrive.errors import Unavailable
+from redrive.errors import ConfigError, Unavailable
+from redrive.store import alerts, workers
+from redrive.store.alerts import Alert
 from redrive.store.metrics import Gauges, gauges
+from redrive.store.workers import Worker
 
 _EVERY = 2.0
 _COLUMNS = (
@@ -31,12 +34,24 @@ _COLUMNS = (
     "oldest ready",
     "max attempt",
     "last done",
+    "in/s",
+    "out/s",
+    "drained in",
+    "workers",
     "",
 )
+# What nobody measures yet is no column: the rates come with the first evaluations of the rules.
+_MEASURED = ("in/s", "out/s", "drained in")
 _LAYOUT: Any = {
-    "numbers": _COLUMNS[1:8],
+    "numbers": (*_COLUMNS[1:8], *_COLUMNS[9:13]),
     "keep": ("queue",),
-    "shed": ("max attempt", "last done", "oldest ready"),
+    "shed": ("drained in", "in/s", "out/s", "max attempt", "last done", "workers", "oldest ready"),
+}
+_WORKER_COLUMNS = ("queue", "worker", "last seen", "running", "done", "failed", "dead", "given back", "")
+_WORKER_LAYOUT: Any = {
+    "numbers": ("running", "done", "failed", "dead", "given back"),
+    "keep": ("queue",),
+    "shed": ("given back", "dead", "failed"),
 }
 
 
@@ -44,25 +59,84 @@ def status(
     queue: Annotated[
         str | None, typer.Option(metavar="QUEUE", help="Only this one.", show_default=False)
     ] = None,
+    with_workers: Annotated[
+        bool, typer.Option("--workers", help="Each worker too: last seen, running, settled.")
+    ] = False,
+    check: Annotated[
+        bool, typer.Option("--check", help="Exit 1 when anything is wrong, and say what.")
+    ] = False,
     watch: Annotated[bool, typer.Option(help=f"Look again every {_EVERY:g} seconds, until Ctrl-C.")] = False,
     as_json: JsonOption = False,
     database: DatabaseOption = None,
 ) -> None:
     """Show how many messages are ready, delayed, in flight and dead, and how long the oldest has been ready.
 
-    Nothing is counted past 10,000. parked: over its budget with no dead-letter queue to go to.
+    Nothing is counted past 10,000. parked: over its budget with no dead-letter queue to go to. Wrong are, for
+    --check: dead letters, parked messages, a queue that cannot be read, ready messages without a living
+    worker, and alerts that fire.
     """
+    if watch and (check or with_workers):
+        raise ConfigError("--watch shows the queues alone; leave --check and --workers out, or --watch")
     with session(database, announce=watch) as store:
         if watch:
             _watch(store, queue, as_json=as_json)
             return
         found = store.run(gauges(queue))
+        crew = [w for w in store.run(workers.listing()) if queue in (None, w.queue)] if with_workers else []
+        firing = [a for a in store.run(alerts.listing()) if a.state == "firing"] if check else []
     if as_json:
-        answer_json([metrics_row(each) for each in found])
+        answer_json([_as_json(each, crew if with_workers else None) for each in found])
     elif found:
         print_metrics(found)
+        if with_workers:
+            answer("")
+            print_table(_WORKER_COLUMNS, [_worker_row(each) for each in crew], **_WORKER_LAYOUT)
     else:
         answer("no queues yet; make one: redrive queue create NAME")
+    if check and (wrong := [*_wrong(found), *_told(firing, queue)]):
+        for each in wrong:
+            say(each)
+        raise typer.Exit(1)
+
+
+def _as_json(each: Gauges, crew: Sequence[Worker] | None) -> dict[str, Any]:
+    if crew is None:
+        return metrics_row(each)
+    return metrics_row(each) | {"seen": [w._asdict() for w in crew if w.queue == each.queue]}
+
+
+def _wrong(found: Sequence[Gauges]) -> Iterator[str]:
+    """What is wrong with queues, a sentence each."""
+    for q in found:
+        if q.problem is not None:
+            yield f"queue {q.queue} cannot be read: {q.problem}"
+            continue
+        if q.dead:
+            yield f"queue {q.queue} has {_many(q.dead, 'dead letter')}; see: redrive dlq list {q.queue}"
+        if q.parked:
+            yield f"queue {q.queue} has {_many(q.parked, 'parked message')}: there is no {q.queue}_dlq"
+        if q.ready and q.workers == 0 and not q.paused:
+            yield (
+                f"queue {q.queue} has {_many(q.ready, 'ready message')} and no living worker; start one: "
+                f"redrive worker --queue {q.queue}"
+            )
+
+
+def _told(firing: Sequence[Alert], queue: str | None) -> Iterator[str]:
+    for alert in firing:
+        if queue in (None, alert.subject):
+            yield f"alert {alert.rule} fires: {alert.summary}"
+
+
+def _many(number: int, noun: str) -> str:
+    return f"10,000 or more {noun}s" if number >= 10_000 else count(number, noun)
+
+
+def _worker_row(w: Worker) -> Sequence[object]:
+    name = w.worker or "(those that are gone)"
+    state = "" if w.alive or not w.worker else Text("not seen for over a minute", style="red")
+    running = w.running if w.worker else None
+    return w.queue, name, f"{age(w.age_sec)} ago", running, w.done, w.failed, w.dead, w.given_back, state
 
 
 def metrics_row(each: Gauges) -> dict[str, Any]:
@@ -76,11 +150,24 @@ def metrics_row(each: Gauges) -> dict[str, Any]:
 
 def print_metrics(found: Sequence[Gauges]) -> None:
     """The numbers of queues for people."""
-    print_table(_COLUMNS, _rows(found), **_LAYOUT)
+    columns, rows = _shown(found)
+    print_table(columns, rows, **_LAYOUT)
 
 
 def _metrics_table(found: Sequence[Gauges], width: int) -> Table:
-    return table(_COLUMNS, _rows(found), width=width, **_LAYOUT)
+    columns, rows = _shown(found)
+    return table(columns, rows, width=width, **_LAYOUT)
+
+
+def _shown(found: Sequence[Gauges]) -> tuple[Sequence[str], list[Sequence[object]]]:
+    """The columns there are, and their rows."""
+    rows = _rows(found)
+    places = [
+        place
+        for place, name in enumerate(_COLUMNS)
+        if name not in _MEASURED or any(row[place] != "" for row in rows)
+    ]
+    return [_COLUMNS[place] for place in places], [[row[place] for place in places] for row in rows]
 
 
 def _rows(found: Sequence[Gauges]) -> list[Sequence[object]]:
@@ -93,10 +180,24 @@ def _rows(found: Sequence[Gauges]) -> list[Sequence[object]]:
             age(each.oldest_ready_age_sec) if each.ready else "",
             each.max_attempt,
             each.last_done_at,
+            _rate(each.inflow_per_sec),
+            _rate(each.outflow_per_sec),
+            age(each.drain_sec),
+            _staffed(each),
             each.problem or ("paused" if each.paused else ""),
         )
         for each in found
     ]
+
+
+def _rate(number: float | None) -> str:
+    return "" if number is None else f"{number:,.0f}" if number >= 100 else f"{number:.2g}"
+
+
+def _staffed(each: Gauges) -> Text:
+    if each.workers is None:
+        return Text("")
+    return Text(str(each.workers), style="red" if each.ready and not each.workers and not each.paused else "")
 
 
 def _counted(number: int | None, *, alarming: bool = False) -> Text:
