@@ -12,7 +12,7 @@ from pgmq.install import get_embedded_install_sql
 from tests.support.cli import run
 from tests.support.databases import Databases
 from tests.support.examining import Doctor
-from tests.support.layouts import LAYOUTS, scripts
+from tests.support.layouts import scripts
 
 
 @pytest.fixture
@@ -65,15 +65,6 @@ class TestSchemaRedrive:
 
 
 class TestPgmq:
-    @pytest.mark.parametrize("whole", LAYOUTS)
-    def test_a_pgmq_of_one_version_is_fine(self, databases: Databases, whole: str) -> None:
-        doctor = Doctor(databases.migrated(whole))
-        doctor.sql("select redrive.create_queue('jobs')")
-        for name in ("pgmq_complete", "pgmq_mixed", "pgmq_twins", "pgmq_meta", "indexes", "queue_ids"):
-            assert doctor.is_fine(name)
-        doctor.close()
-        databases.drop(doctor.url)
-
     def test_a_newer_version_run_over_an_older_one(self, databases: Databases) -> None:
         """As psql does it: without stopping at errors."""
         doctor = Doctor(databases.empty())
