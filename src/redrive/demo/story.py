@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from uuid import UUID
 
@@ -41,6 +42,7 @@ class Story:
         self._malformed_message()
         self._keyed_job()
         self._killer(images)
+        self._somebody_finds_out()
         self._deploy(reports)
         self._long_job_ends()
         self._bug_fixed(mail)
@@ -137,6 +139,20 @@ class Story:
         self._page.check("attempts started", [1, 2, 3, 4, 5], [each.attempt for each in starts])
         self._page.check("processes killed", 5, len({each.process for each in starts}))
         self._page.check("the worker goes on", True, images.process.poll() is None)
+
+    def _somebody_finds_out(self) -> None:
+        self._page.act("Somebody finds out, and asks why")
+        self._page.command("redrive alerts check")
+        code, said = self._crew.run("alerts", "check", "--json")
+        firing = {(each["rule"], each["subject"]): each["summary"] for each in json.loads(said)["alerts"]}
+        self._page.tell("\n  ".join(firing.values()))
+        self._page.check("exit code", 1, code)
+        dead = [subject for rule, subject in sorted(firing) if rule == "dead_letters"]
+        self._page.check("queues with an alert about dead letters", ["email_jobs", "thumbnail_jobs"], dead)
+        self._page.command(f"redrive why email_jobs {self._poison}")
+        code, said = self._crew.run("why", "email_jobs", str(self._poison))
+        self._page.tell(said.rstrip().replace("\n", "\n  "))
+        self._page.check("exit code", 0, code)
 
     def _deploy(self, reports: Member) -> None:
         self._page.act("A worker is stopped with SIGTERM in the middle of a job, and another starts")
