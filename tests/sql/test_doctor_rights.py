@@ -58,6 +58,11 @@ class TestTheWorkersRole:
         doctor.follow(found)
         assert doctor.is_fine("role_rights", around=around)
 
+    def test_a_role_whose_name_has_to_be_quoted(self, doctor: Doctor, roles: Roles) -> None:
+        around = Surroundings(role=roles.create("odd crew", "login"))
+        doctor.follow(doctor.one("role_rights", around=around))
+        assert doctor.is_fine("role_rights", around=around)
+
     def test_the_grants_alone_are_enough_too(self, doctor: Doctor, db: Connection, role: str) -> None:
         around = Surroundings(role=role)
         for line in doctor.one("role_rights", around=around).fix:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from typing import Any
 
@@ -44,7 +45,7 @@ async def role_rights(patient: Patient) -> list[Finding]:
         return []
     fix = [f"grant connect on database {ident(patient.database)} to {role};"] if not found.connect else []
     if not found.usage or found.lacking:
-        fix.append(f"redrive grant {patient.role} work")
+        fix.append(f"redrive grant {shlex.quote(patient.role)} work")
     if not found.usage:
         fix.append(f"grant usage on schema redrive to {role};")
     if found.lacking:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+
 from redrive.watch.doctor.finding import Check, Finding, check
 from redrive.watch.doctor.patient import Patient
 
@@ -23,7 +25,9 @@ async def schedules(patient: Patient, *, latest: float = _LATEST) -> list[Findin
     for row in found:
         if row.paused:
             problem = f"schedule {row.name} is paused"
-            findings.append(Finding("note", row.name, problem, (f"redrive schedule resume {row.name}",)))
+            findings.append(
+                Finding("note", row.name, problem, (f"redrive schedule resume {shlex.quote(row.name)}",))
+            )
         elif row.lag is not None and row.lag > latest:
             last = "it never ran" if row.last_tick is None else f"last: {row.last_tick:%Y-%m-%d %H:%M:%SZ}"
             problem = (
@@ -32,14 +36,14 @@ async def schedules(patient: Patient, *, latest: float = _LATEST) -> list[Findin
                 f"has no worker running "
                 f"({last})"
             )
-            fix = ("redrive worker --app MODULE:ATTR", f"redrive schedule drop {row.name}")
+            fix = ("redrive worker --app MODULE:ATTR", f"redrive schedule drop {shlex.quote(row.name)}")
             findings.append(Finding("error", row.name, problem, fix))
         elif row.unseen > _UNSEEN:
             problem = (
                 f"schedule {row.name} is run by nobody: no process that declares it has looked for "
                 f"{row.unseen / 60:,.0f} minutes"
             )
-            fix = ("redrive worker --app MODULE:ATTR", f"redrive schedule drop {row.name}")
+            fix = ("redrive worker --app MODULE:ATTR", f"redrive schedule drop {shlex.quote(row.name)}")
             findings.append(Finding("warning", row.name, problem, fix))
     return findings
 
