@@ -10,6 +10,7 @@ begin
     delete from redrive.key k where k.queue = p_queue;
     delete from redrive.sent_key s where s.queue = p_queue;
     delete from redrive.worker w where w.queue = p_queue;
+    delete from redrive.sample s where s.queue = p_queue;
     delete from redrive.redriven r where r.queue = p_queue;
     delete from redrive.lease l where l.name = 'queue:' || p_queue;
 end
