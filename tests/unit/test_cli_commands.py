@@ -126,7 +126,8 @@ def _beneath(command: Any, words: tuple[str, ...]) -> Iterator[tuple[tuple[str, 
 
 
 def options(name: str) -> set[str]:
-    return {option for parameter in commands()[name].params for option in parameter.opts}
+    params = commands()[name].params
+    return {option for each in params for option in (*each.opts, *each.secondary_opts)}
 
 
 def test_the_commands_are_those_that_are_promised() -> None:

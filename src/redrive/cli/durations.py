@@ -15,4 +15,5 @@ def seconds(text: str, option: str) -> float:
     found = _DURATION.fullmatch(text.strip())
     if found is None:
         raise InvalidArgument(f"{option} is {text!r}; it must be how long, such as 90s, 30m, 2h or 7d")
-    return float(found[1]) * _UNITS[found[2]]
+    lasting = float(found[1]) * _UNITS[found[2]]
+    return int(lasting) if lasting.is_integer() else lasting
