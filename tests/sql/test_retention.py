@@ -154,6 +154,27 @@ def test_failures_of_messages_that_have_ended_go_and_those_of_live_ones_stay(sql
 
 
 @newest_only
+def test_letters_that_were_sent_again_go_with_the_archive_and_dead_ones_stay(sql: Contract) -> None:
+    sql.create()
+    sql.clock.stop()
+    for _ in range(3):
+        sql.kill(sql.send({}))
+    first, second, third = (each.dead_id for each in sql.letters())
+    [again] = sql.redrive(first)
+    sql("select redrive.discard('jobs', array[%s::bigint])", second)
+    sql.settle(done(sql.claim_one()))
+    sql.clock.move(30 * DAY - 1)
+    assert [due(sql, what) for what in ("letters", "failures")] == [0, 0]
+    sql.clock.move(2)
+    assert kept(sql, "letters", "jobs").overdue_sec == pytest.approx(1)
+    assert due(sql, "letters") == 2
+    assert [each.dead_id for each in sql.letters()] == [third]
+    assert count(sql, "redrive.redriven") == 1 and again.new_id
+    due(sql, "failures")
+    assert count(sql, "redrive.redriven") == 0
+
+
+@newest_only
 def test_failures_of_a_queue_that_is_gone_go(sql: Contract) -> None:
     sql(
         "insert into redrive.attempt (queue, msg_id, read_ct, attempt, at)"
@@ -280,7 +301,7 @@ def test_a_rule_is_set_and_taken_back(sql: Contract) -> None:
     assert kept(sql, "runs").keep_sec == DAY
     assert sql.value("select redrive.set_retention('runs', null)") == 30 * DAY
     for what, keep, sentence in (
-        ("nothing", 1, "there is no nothing to keep; there are: archive, alerts"),
+        ("nothing", 1, "there is no nothing to keep; there are: archive, letters, alerts"),
         ("runs", 0, "cannot be kept for 0 seconds"),
         ("archive", 1, "run: redrive queue policy QUEUE --set archive_retention"),
         ("keys", 1, "run: redrive queue policy QUEUE --set key_retention"),

@@ -21,18 +21,19 @@ from redrive.policy import check_count
 from redrive.store import retention
 
 _LARGEST_BATCH = 100_000
+_BY_QUEUE = ("archive", "letters")
 
 
 def prune(
     queue: Annotated[
         str | None,
-        typer.Argument(metavar="QUEUE", help="Only its archive and failures.", show_default=False),
+        typer.Argument(metavar="QUEUE", help="Only its archive, letters and failures.", show_default=False),
     ] = None,
     what: Annotated[
         str | None,
         typer.Option(
             metavar="KIND,...",
-            help=f"What: {', '.join(retention.KINDS)}. Default: everything, of a QUEUE archive and failures.",
+            help=f"What: {', '.join(retention.KINDS)}. Default: everything, of a QUEUE these three first.",
             show_default=False,
         ),
     ] = None,
@@ -100,7 +101,7 @@ def prune(
 def _kinds(what: str | None, queue: str | None, aged: bool) -> list[str]:
     if what is None:
         if queue is not None:
-            return ["archive"] if aged else ["archive", "failures"]
+            return ["archive"] if aged else ["archive", "letters", "failures"]
         if aged:
             raise InvalidArgument(
                 "--older-than needs a QUEUE, or --what: one age for everything is never meant"
@@ -125,7 +126,7 @@ def _parts(
     queues = [each.queue for each in store.run(retention.listing()) if each.what == "archive"]
     found: list[Part] = []
     for kind in chosen:
-        for name in (queues if queue is None else [queue]) if kind == "archive" else [queue]:
+        for name in (queues if queue is None else [queue]) if kind in _BY_QUEUE else [queue]:
             found.append(Part(kind, name, older_than, store.run(retention.over(kind, name, older_than))))
     return [part for part in found if part.over.total or part.queue == queue]
 

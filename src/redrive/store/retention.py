@@ -10,7 +10,7 @@ from redrive.store.statement import Statement, column, scalar
 
 # What there is to keep, in the order in which it is tidied.
 KINDS = (
-    *("archive", "failures", "keys", "sent_keys", "events", "refused"),
+    *("archive", "letters", "failures", "keys", "sent_keys", "events", "refused"),
     *("fetched", "runs", "alerts", "workers"),
 )
 BATCH = 5000

@@ -98,7 +98,7 @@ class Retention:
         deadline = time.monotonic() + self._budget
         total = 0
         for kept in await self._database.run(retention.listing(), deadline=_DEADLINE):
-            if kept.what == "archive" and kept[2:5] == (None, None, None):
+            if kept.what in ("archive", "letters") and kept[2:5] == (None, None, None):
                 continue
             batch = retention.BATCH
             while True:

@@ -7,7 +7,7 @@ declare
         "fetched": 7776000, "runs": 2592000, "alerts": 7776000, "workers": 86400}';
 begin
     if p_what is null or not v_default ? p_what then
-        perform redrive._refuse(format('there is no %s to keep; there are: archive, %s', coalesce(p_what, 'null'),
+        perform redrive._refuse(format('there is no %s to keep; there are: archive, letters, %s', coalesce(p_what, 'null'),
             (select string_agg(k, ', ' order by k) from jsonb_object_keys(v_default) k)));
     end if;
     return coalesce((select r.keep_sec from redrive.retention_rule r where r.what = p_what), (v_default ->> p_what)::numeric);

@@ -7,12 +7,14 @@ declare
 begin
     if p_older_than < interval '0' then
         perform redrive._refuse(format('older than %s is in the future; give an interval that is not negative', p_older_than));
-    elsif p_what = 'archive' then
+    elsif p_what in ('archive', 'letters') then
         select * into q from redrive.queue r where r.queue = p_queue;
         if not found then
             perform redrive._no_queue(p_queue);
         end if;
-        return case when p_older_than is null then redrive._archive_cutoff(q) else redrive.clock() - p_older_than end;
+        return case when p_older_than is not null then redrive.clock() - p_older_than
+                    when p_what = 'archive' then redrive._archive_cutoff(q)
+                    else redrive.clock() - make_interval(secs => q.archive_retention::float8) end;
     elsif p_what in ('keys', 'sent_keys') and p_older_than is not null then
         perform redrive._refuse(format('%s have no age to give: a key goes when its own time is over', p_what));
     end if;

@@ -9,10 +9,10 @@ declare
     v_of_queue text := case when p_queue is null then '' else format(' and t.queue = %L', p_queue) end;
 begin
     case p_what
-    when 'archive' then
-        return query select format('pgmq.%I', 'a_' || q.queue), 't.archived_at < $1', 't.archived_at'
-                       from redrive.queue q
-                      where (p_queue is null or q.queue = p_queue) and to_regclass(format('pgmq.%I', 'a_' || q.queue)) is not null
+    when 'archive', 'letters' then
+        return query select format('pgmq.%I', a.name), 't.archived_at < $1', 't.archived_at'
+                       from redrive.queue q, lateral (select 'a_' || q.queue || case p_what when 'letters' then '_dlq' else '' end as name) a
+                      where (p_queue is null or q.queue = p_queue) and to_regclass(format('pgmq.%I', a.name)) is not null
                       order by q.queue;
     when 'failures' then
         -- Queues one by one along the primary key: whether a message has ended is asked of its own queue.
@@ -21,12 +21,21 @@ begin
                 (select a.queue from redrive.attempt a where p_queue is null or a.queue = p_queue order by a.queue limit 1)
                 union all
                 select (select a.queue from redrive.attempt a where a.queue > n.queue and p_queue is null order by a.queue limit 1)
-                  from name n where n.queue is not null)
-            select n.queue, to_regclass(format('pgmq.%I', 'q_' || n.queue))::text from name n where n.queue is not null loop
-            relation := 'redrive.attempt';
+                  from name n where n.queue is not null),
+            sent_again as (
+                (select r.queue from redrive.redriven r where p_queue is null or r.queue = p_queue order by r.queue limit 1)
+                union all
+                select (select r.queue from redrive.redriven r where r.queue > n.queue and p_queue is null order by r.queue limit 1)
+                  from sent_again n where n.queue is not null)
+            select n.queue, to_regclass(format('pgmq.%I', 'q_' || n.queue))::text
+              from (select * from name union select * from sent_again) n where n.queue is not null order by 1 loop
             condition := format('t.at < $1 and t.queue = %L', p_queue)
                 || case when v_live is null then '' else format(' and not exists (select from %s m where m.msg_id = t.msg_id)', v_live) end;
             sort := 't.at';
+            relation := 'redrive.attempt';
+            return next;
+            -- Which message a dead letter became.
+            relation := 'redrive.redriven';
             return next;
         end loop;
     when 'keys' then

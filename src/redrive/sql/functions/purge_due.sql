@@ -1,4 +1,4 @@
--- purge_due: delete one batch of what the rules say is over: how many rows went. what: archive, failures, keys, sent_keys, events,
+-- purge_due: delete one batch of what the rules say is over: how many rows went. what: archive, letters, failures, keys, sent_keys, events,
 -- refused, fetched, runs, alerts, workers. A worker may call this: it cannot delete what should be kept.
 -- part: work, operate
 create function redrive.purge_due(p_what text, p_queue text default null, p_batch integer default 5000) returns bigint
@@ -11,13 +11,13 @@ declare
     v_done bigint := 0;
     v_total bigint := 0;
 begin
-    if p_what = 'archive' then
+    if p_what in ('archive', 'letters') then
         for q in select * from redrive.queue r
                   where (p_queue is null or r.queue = p_queue) and to_regclass(format('pgmq.%I', 'a_' || r.queue)) is not null order by r.queue loop
             exit when v_total >= p_batch;
-            v_before := redrive._archive_cutoff(q);
+            v_before := case p_what when 'archive' then redrive._archive_cutoff(q) else v_now - make_interval(secs => q.archive_retention::float8) end;
             continue when v_before is null;
-            select p.deleted into v_done from redrive._purge('archive', q.queue, v_before, (p_batch - v_total)::integer, false) p;
+            select p.deleted into v_done from redrive._purge(p_what, q.queue, v_before, (p_batch - v_total)::integer, false) p;
             v_total := v_total + v_done;
         end loop;
         return v_total;

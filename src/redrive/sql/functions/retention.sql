@@ -30,6 +30,16 @@ begin
             rows := null;
         end;
         return next;
+        -- Dead letters that were sent again or discarded: by age alone.
+        what := 'letters'; max_rows := null; max_bytes := null; rows := null; bytes := null; oldest_at := null; overdue_sec := null;
+        begin
+            execute format('select a.archived_at from pgmq.%I a order by a.archived_at limit 1', 'a_' || q.queue || '_dlq') into oldest_at;
+            rows := case when oldest_at is null then 0 else redrive._rows_of(format('pgmq.%I', 'a_' || q.queue || '_dlq')) end;
+            overdue_sec := nullif(greatest(extract(epoch from v_now - oldest_at) - keep_sec, 0), 0);
+        exception when others then
+            rows := null;
+        end;
+        return next;
     end loop;
     queue := null; max_rows := null; max_bytes := null; bytes := null;
     foreach v_what in array array['failures', 'keys', 'sent_keys', 'events', 'refused', 'fetched', 'runs', 'alerts', 'workers'] loop

@@ -5,7 +5,7 @@ create function redrive.set_retention(p_what text, p_keep numeric) returns numer
 language plpgsql security definer set search_path = ''
 as $$
 begin
-    if p_what = 'archive' then
+    if p_what in ('archive', 'letters') then
         perform redrive._refuse('archives are kept by each queue''s policy; run: redrive queue policy QUEUE --set archive_retention=SECONDS');
     elsif p_what in ('keys', 'sent_keys') then
         perform redrive._refuse(format('%s have no age: a key is kept by its queue''s policy; run: redrive queue policy QUEUE --set key_retention=SECONDS', p_what));
