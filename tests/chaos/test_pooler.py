@@ -17,6 +17,7 @@ from psycopg.rows import namedtuple_row
 from sqlalchemy.ext.asyncio import create_async_engine
 
 from redrive import Redrive
+from redrive.store import alerts
 from redrive.store.database import Database
 from redrive.store.statement import Statement, scalar
 from tests.chaos.conftest import APP, Db, set_policy
@@ -242,5 +243,30 @@ async def test_a_lease_has_one_holder_and_no_token_twice(migrated: Pooled) -> No
             assert await ask("select redrive.release_lease(%s::text, %s::bigint)", "night", token)
             tokens.append(token)
         assert len(set(tokens)) == 50
+    finally:
+        await database.close()
+
+
+async def test_an_alert_is_told_once_by_many_checkers(migrated: Pooled) -> None:
+    database = Database(migrated.url, size=8)
+    rule = {"gauge": "notify_queue_usage", "operator": ">=", "threshold": 0}
+    try:
+        await database.run(alerts.declare_sinks({"ops": "webhook"}))
+        await database.run(alerts.set_rule("always", rule))
+        told: list[str] = []
+        for _ in range(20):
+            await asyncio.gather(*(database.run(alerts.check()) for _ in range(4)))
+            claims = await asyncio.gather(*(database.run(alerts.claim(["ops"])) for _ in range(4)))
+            due = [each for claimed in claims for each in claimed if each.rule == "always"]
+            told += [each.event for each in due]
+            await database.run(
+                alerts.settle([each.id for each in due], [each.token for each in due], [None] * len(due))
+            )
+        assert told == ["firing"]
+        assert await database.run(alerts.drop_rule("always"))
+        changed = await database.run(alerts.check())
+        assert [(each.rule, each.state) for each in changed if each.rule == "always"] == [
+            ("always", "resolved")
+        ]
     finally:
         await database.close()
