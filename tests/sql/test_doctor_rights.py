@@ -75,6 +75,8 @@ class TestTheWorkersRole:
         db.execute(f"revoke all on function redrive.settle from {role}".encode())
         found = doctor.one("role_rights", around=Surroundings(role=role))
         assert "it lacks execute on redrive.settle(" in found.problem
+        doctor.follow(found)
+        assert doctor.is_fine("role_rights", around=Surroundings(role=role))
 
     def test_a_role_that_does_not_exist(self, doctor: Doctor) -> None:
         found = doctor.one("role_rights", around=Surroundings(role="nobody here"))
