@@ -129,6 +129,21 @@ async def test_an_alert_goes_out_once_and_its_end_once_whoever_watches(
     assert "t0p5ecret" not in caplog.text
 
 
+async def test_a_clock_that_is_an_hour_off_changes_nothing(
+    database_url: str, db: Db, receiver: SinkServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock = Clock(database_url)
+    clock.advance(3600)
+    bury(db)
+    async with watching(database_url, webhook(receiver), heartbeat_url=receiver.url + "/beat"):
+        await until(lambda: len(receiver.posted) == 2)
+    [posted] = [each for each in receiver.posted if each.body]
+    # The receiver's clock is right, as the database's is.
+    assert abs(float(posted.headers["webhook-timestamp"]) - clock.now().timestamp()) < 10
+    [row] = fetch(db, "select * from redrive.alert_deliveries()")
+    assert (row.state, row.attempts) == ("delivered", 0)
+
+
 class TestDelivery:
     @pytest.fixture
     async def database(self, database_url: str) -> AsyncGenerator[Database]:

@@ -18,7 +18,7 @@ import time
 from collections.abc import Sequence
 
 from redrive.errors import RedriveError
-from redrive.store import alerts
+from redrive.store import alerts, events
 from redrive.store.database import Database
 from redrive.watch.sinks.configured import TIMEOUT
 from redrive.watch.sinks.sink import Alert, Sink, Undelivered
@@ -79,10 +79,13 @@ class Delivery:
         if not idle:
             return
         claimed = await self._database.run(alerts.claim(idle, limit=_MOST, hold=HOLD))
+        if not claimed:
+            return
+        at = (await self._database.run(events.now())).timestamp()
         for name in idle:
             mine = [each for each in claimed if each.sink == name]
             if mine:
-                task = spawn(self._take_out(self._sinks[name], mine), f"redrive-alerts-{name}")
+                task = spawn(self._take_out(self._sinks[name], mine, at), f"redrive-alerts-{name}")
                 self._sending[name] = task
                 task.add_done_callback(lambda _, name=name: self._sent(name))
 
@@ -99,7 +102,7 @@ class Delivery:
         self._sending.pop(name, None)
         self._turns.nudge()
 
-    async def _take_out(self, sink: Sink, claimed: Sequence[alerts.Due]) -> None:
+    async def _take_out(self, sink: Sink, claimed: Sequence[alerts.Due], at: float) -> None:
         until = time.monotonic() + HOLD - 2 * TIMEOUT
         batches = [claimed] if sink.groups else [[each] for each in claimed]
         failed: Undelivered | None = None
@@ -107,13 +110,14 @@ class Delivery:
             if failed is None:
                 if time.monotonic() > until:
                     return  # the claims of the rest run out
-                failed = await self._send(sink, batch)
+                failed = await self._send(sink, batch, at)
             # Whoever did not take this one is not asked about the others now.
             await self._record(sink, batch, failed)
 
-    async def _send(self, sink: Sink, batch: Sequence[alerts.Due]) -> Undelivered | None:
+    async def _send(self, sink: Sink, batch: Sequence[alerts.Due], at: float) -> Undelivered | None:
         told = [
-            Alert.of(each.id, each.rule, each.subject, each.event, each.body, self._where) for each in batch
+            Alert.of(each.id, each.rule, each.subject, each.event, each.body, self._where, at)
+            for each in batch
         ]
         try:
             async with asyncio.timeout(TIMEOUT + 1.0):

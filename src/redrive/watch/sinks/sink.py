@@ -16,7 +16,7 @@ from typing import Any, Protocol
 class Alert:
     """One alert to tell: `id` of its delivery, `event` is firing, reminder, resolved or test.
 
-    `database` is host and name, for people who have several.
+    `database` is host and name, for people who have several; `at` the database's time in unix seconds.
     """
 
     id: int
@@ -31,9 +31,19 @@ class Alert:
     value: float | None = None
     threshold: float | None = None
     resolved_at: str | None = None
+    at: float | None = None
 
     @classmethod
-    def of(cls, id: int, rule: str, subject: str, event: str, body: dict[str, Any], database: str) -> Alert:
+    def of(
+        cls,
+        id: int,
+        rule: str,
+        subject: str,
+        event: str,
+        body: dict[str, Any],
+        database: str,
+        at: float | None = None,
+    ) -> Alert:
         """From a row of the delivery table; `database` is how this process reaches it."""
         return cls(
             id=id,
@@ -48,6 +58,7 @@ class Alert:
             value=_number(body.get("value")),
             threshold=_number(body.get("threshold")),
             resolved_at=body.get("resolved_at"),
+            at=at,
         )
 
     @property

@@ -1,6 +1,7 @@
 """Webhook: alerts as JSON, posted to a URL of yours and signed as Standard Webhooks describe.
 
-    {"alerts": [{"id", "rule", "subject", "event", "severity", "value", "threshold", "summary", "command",
+    {"type": "redrive.alerts",
+     "alerts": [{"id", "rule", "subject", "event", "severity", "value", "threshold", "summary", "command",
                  "since", "resolved_at", "database", "dedup_key"}], "text": "…"}
 
 Guarantees  the same alerts come under the same webhook-id, however often they are sent;
@@ -69,8 +70,10 @@ class Webhook:
     async def send(self, alerts: Sequence[Alert]) -> None:
         """Raises `Undelivered`."""
         said = text.cut(f"{text.title(alerts)}\n{text.body(alerts)}", 4000)
-        body = json.dumps({"alerts": [each.as_dict() for each in alerts], "text": said}).encode()
-        headers = sign(_SCHEME, secret=self._secret, body=body, event_id=_id(alerts))
+        told = [each.as_dict() for each in alerts]
+        body = json.dumps({"type": "redrive.alerts", "alerts": told, "text": said}).encode()
+        # By the database's clock: a receiver refuses what was signed by one that is minutes off.
+        headers = sign(_SCHEME, secret=self._secret, body=body, now=alerts[0].at, event_id=_id(alerts))
         headers["User-Agent"] = "redrive"
         try:
             async with (
