@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -143,3 +145,11 @@ class TestItsToken:
         monkeypatch.setenv("REDRIVE_METRICS_TOKEN", token)
         with pytest.raises(ConfigError, match="REDRIVE_METRICS_TOKEN must be"):
             MetricsPage("postgresql:///nowhere")
+
+
+def test_the_documents_table_has_every_metric_and_no_other() -> None:
+    text = (Path(__file__).parents[2] / "docs/telemetry.md").read_text()
+    rows = re.findall(r"^\| `(redrive_\w+)` \| (\w+) \| ([\w, ]*) \| (.+) \|$", text, re.M)
+    assert rows == [(m.name, m.kind, ", ".join(m.labels), m.help) for m in METRICS.values()]
+    named = set(re.findall(r"redrive_[a-z_]+", text))
+    assert {name for name in named if name.removesuffix("_bucket") not in METRICS} == set()

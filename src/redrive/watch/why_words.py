@@ -48,8 +48,10 @@ def shown(at: datetime) -> str:
 
 
 def span(seconds: float) -> str:
-    """Seconds as 0.25s, 45s, 12m 5s, 3h 20m or 4d 2h."""
+    """Seconds as <1ms, 0.25s, 45s, 12m 5s, 3h 20m or 4d 2h."""
     seconds = max(0.0, seconds)
+    if 0 < seconds < 0.001:
+        return "<1ms"
     if seconds < 10:
         return f"{seconds:.2g}s"
     whole = int(seconds)
