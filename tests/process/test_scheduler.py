@@ -248,6 +248,29 @@ async def test_a_worker_runs_the_function_of_each_tick(db: Db, database_url: str
     assert (tick.schedule, tick.at.tzinfo) == ("hourly", UTC)
 
 
+async def test_a_function_that_fails_is_tried_again_and_its_error_names_no_frame_of_redrives(
+    db: Db, database_url: str, database: Database
+) -> None:
+    app = Redrive(database_url)
+
+    @app.schedule(3600, max_attempts=1)
+    def hourly(tick: Tick) -> None:
+        raise ValueError("not today")
+
+    make_queue(db, "schedules")
+    await Scheduler(database, app.schedules).turn()
+    async with working(app, database_url):
+        await database.run(schedules.run("hourly"))
+        send(db, "schedules", {"schedule": "gone", "tick": "2026-03-28T02:00:00Z"})
+        await until(lambda: count(db, "q_schedules_dlq") == 2)
+    first, second = db.execute("select error_type, error, traceback from redrive.attempt order by msg_id")
+    assert (first.error_type, first.error) == (
+        "ValueError",
+        "not today",
+    ) and "src/redrive" not in first.traceback
+    assert "schedule 'gone', which this app does not declare on queue schedules" in second.error
+
+
 # --- retention ---
 
 

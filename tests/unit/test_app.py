@@ -62,7 +62,7 @@ class TestDeclaring:
     @pytest.mark.parametrize(
         ("policy", "problem"),
         [
-            ({"max_attempt": 3}, "there is no policy 'max_attempt'; there are: archive, backoff"),
+            ({"max_attempt": 3}, "there is no policy 'max_attempt'; there are: archive, archive_max_bytes"),
             ({"max_attempts": 0}, "max_attempts is 0; it must be a whole number >= 1"),
             ({"visibility_timeout": -5}, "visibility_timeout is -5"),
         ],

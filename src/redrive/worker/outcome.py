@@ -31,7 +31,7 @@ from redrive.worker.protocol import Outcome
 
 MESSAGE_LIMIT = 2_000
 TRACEBACK_LIMIT = 8_000
-_CALLERS = ("redrive.worker.", "redrive.inbox.handlers")
+_CALLERS = ("redrive.worker.", "redrive.inbox.handlers", "redrive.job.threads", "redrive.watch.schedule")
 
 
 @dataclass(slots=True, frozen=True)

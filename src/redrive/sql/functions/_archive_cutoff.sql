@@ -1,6 +1,6 @@
 -- _archive_cutoff: what was archived before this time may go: by age, rows and bytes, whichever asks for most; null: nothing.
 -- Rows are first taken from statistics; where these say that there are too many, the newest that stay are walked along the
--- index, so that never a row too many goes: 1,000,000 take about 0.2 s. Rows that were archived in one moment stay together.
+-- index, so that never a row too many goes: 1,000,000 take 0.24 s. Rows that were archived in one moment stay together.
 create function redrive._archive_cutoff(q redrive.queue) returns timestamptz
 language plpgsql set search_path = ''
 as $$
