@@ -24,6 +24,7 @@ from tests.support.command import Command
 from tests.support.embedded import until
 from tests.support.receiving import SECRET
 from tests.support.roles import Roles
+from tests.support.sink_server import SinkServer
 
 Db = psycopg.Connection[Any]
 
@@ -252,3 +253,33 @@ def test_what_is_under_way_at_the_signal_is_answered(database_url: str, db: Db, 
         posting.join(10)
         assert [each.text for each in answers] == ["ok\n"]
         assert command.end() == 0
+
+
+def test_it_checks_health_and_delivers_alerts_beside_the_receiver(
+    database_url: str, db: Db, folder: Path
+) -> None:
+    with SinkServer() as sink:
+        more = {
+            "REDRIVE_CHECK_EVERY": "1",
+            "REDRIVE_ALERTS_OPS": sink.url,
+            "REDRIVE_ALERTS_OPS_SECRET": "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw",
+        }
+        with serving(folder, database_url, **more) as (command, where):
+            fine(
+                "alerts",
+                "rule",
+                "set",
+                "anything",
+                "--gauge",
+                "ready",
+                "--threshold",
+                "0",
+                "--database",
+                database_url,
+            )
+            body = b"{}"
+            httpx.post(f"{where}/webhooks/github", content=body, headers=signed(body, "1"))
+            sink.wait_for(bool)
+            assert command.end(signal.SIGTERM) == 0
+        assert sink.alerts()[0]["subject"] == "hooks"
+        assert "event=alert_firing" in command.said and "t0p5ecret" not in command.said

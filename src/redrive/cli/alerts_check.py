@@ -11,6 +11,7 @@ from redrive.cli.alerts_list import as_dict, look, print_alerts, print_failing
 from redrive.cli.options import DatabaseOption, JsonOption
 from redrive.cli.output import answer, answer_json, say
 from redrive.cli.session import session
+from redrive.errors import SetupError
 from redrive.settings import Settings, load_settings
 from redrive.store.database import Database
 from redrive.watch.delivery import Delivery
@@ -52,9 +53,17 @@ async def _check(url: str, settings: Settings) -> None:
         await Health(database, sinks, check_every=settings.check_every, told=lambda: None).check(now=True)
         await Delivery(database, sinks, where=described(url)).finish()
         if settings.heartbeat_url is not None:
-            await Heartbeat(database, settings.heartbeat_url, check_every=settings.check_every).beat()
+            await _beat(Heartbeat(database, settings.heartbeat_url, check_every=settings.check_every))
     finally:
         await database.close()
+
+
+async def _beat(heart: Heartbeat) -> None:
+    try:
+        await heart.beat()
+    except SetupError as error:
+        # What was found is the answer all the same.
+        say(f"the heartbeat is not sent: {error}")
 
 
 def hush() -> None:

@@ -17,6 +17,8 @@ import logging
 import time
 from collections.abc import Sequence
 
+import psycopg
+
 from redrive.errors import RedriveError
 from redrive.store import alerts, events
 from redrive.store.database import Database
@@ -157,7 +159,7 @@ class Delivery:
             try:
                 await self._database.run(statement)
                 return
-            except RedriveError as error:
+            except (RedriveError, psycopg.Error) as error:
                 if pause is None:
                     log.warning(
                         "what became of alerts for %s is not recorded, they go out again: %s",

@@ -12,6 +12,7 @@ import logging
 import random
 from collections.abc import Awaitable, Callable
 
+import psycopg
 from psycopg.errors import InsufficientPrivilege
 
 from redrive.errors import RedriveError, SetupError
@@ -91,8 +92,8 @@ class Trouble:
         level = logging.DEBUG if self._quiet and _lacks_right(error) else logging.WARNING
         extra = {"event": f"{self._event}_failing"}
         # Only a fault of our own shows where it happened.
-        trace = error if error is not None and not isinstance(error, RedriveError) else None
-        log.log(level, "not so now: %s; %s", self._what, why, extra=extra, exc_info=trace)
+        ours = error is None or isinstance(error, (RedriveError, psycopg.Error))
+        log.log(level, "not so now: %s; %s", self._what, why, extra=extra, exc_info=None if ours else error)
 
     def over(self) -> None:
         """It was done."""
