@@ -187,8 +187,8 @@ class TestDelivery:
         await delivery.finish()
         assert sink.told == [("dead_letters", "mail", "firing")]
         said = [record.getMessage() for record in caplog.records]
-        assert said.count("not so now: alerts reach ops; answered 500") == 1
-        assert "alerts reach ops again" in said and "told ops: dead_letters firing" in said
+        assert said.count("telling ops fails: answered 500") == 1
+        assert "telling ops works again" in said and "told ops: dead_letters firing" in said
 
     async def test_a_sink_may_ask_for_a_pause(self, database: Database, database_url: str, db: Db) -> None:
         clock = Clock(database_url)
@@ -335,8 +335,8 @@ class TestHeartbeat:
             await heart.beat()
             clock.advance(60)
         assert [record.getMessage() for record in caplog.records] == [
-            "not so now: the heartbeat is sent; answered 500 Internal Server Error",
-            "the heartbeat is sent again",
+            "sending the heartbeat fails: answered 500 Internal Server Error",
+            "sending the heartbeat works again",
         ]
 
 
@@ -349,11 +349,11 @@ async def test_a_database_out_of_reach_is_one_line_and_one_when_it_is_back(
         async with watching(network.url):
             await until(lambda: bool(fetch(db, "select from redrive.watch where checked_at is not null")))
             network.cut()
-            await until(lambda: "health is checked;" in caplog.text)
+            await until(lambda: "checking health fails:" in caplog.text)
             await asyncio.sleep(1.5)
-            assert caplog.text.count("health is checked;") == 1
+            assert caplog.text.count("checking health fails:") == 1
             network.mend()
-            await until(lambda: "health is checked again" in caplog.text)
+            await until(lambda: "checking health works again" in caplog.text)
         # A stop while nothing answers takes no longer.
         stuck = Watch(network.url, check_every=1)
         await stuck.start()
@@ -373,7 +373,7 @@ async def test_a_role_without_rights_is_one_line_or_none_where_that_is_no_news(
         await asyncio.sleep(1.5)
     assert caplog.text == ""
     async with watching(url):
-        await until(lambda: "health is checked; permission denied" in caplog.text)
+        await until(lambda: "checking health fails: permission denied" in caplog.text)
         await asyncio.sleep(1.0)
     assert caplog.text.count("permission denied") == 1
     # The line that no sink is configured aside, nothing else.

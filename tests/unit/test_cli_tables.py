@@ -84,7 +84,19 @@ def test_the_status_of_queues_breaks_no_name(monkeypatch: Patch, capsys: Capture
     assert words >= {"email_jobs", "thumbnail_jobs", "ready", "delayed", "flight", "dead", "parked"}
     assert words <= {
         *("queue", "ready", "delayed", "in", "flight", "dead", "parked", "oldest", "max", "attempt", "last"),
-        *("done", "email_jobs", "thumbnail_jobs", "q", "3", "10,000+", "0", "5m", "2026-11-30", "12:00:00Z"),
+        *(
+            "workers",
+            "done",
+            "email_jobs",
+            "thumbnail_jobs",
+            "q",
+            "3",
+            "10,000+",
+            "0",
+            "5m",
+            "2026-11-30",
+            "12:00:00Z",
+        ),
     }
 
 

@@ -54,11 +54,9 @@ class Delivery:
         self._sinks = {each.name: each for each in sinks}
         self._where = where
         self._sending: dict[str, asyncio.Task[None]] = {}
-        self._troubles = {
-            name: Trouble(f"alerts reach {name}", event="alert_delivery") for name in self._sinks
-        }
+        self._troubles = {name: Trouble(f"telling {name}", event="alert_delivery") for name in self._sinks}
         self._turns = Turns(
-            "alerts are delivered", self.deliver, seconds=min(look_every, _LOOK_EVERY), quiet=quiet
+            "delivering alerts", self.deliver, seconds=min(look_every, _LOOK_EVERY), quiet=quiet
         )
 
     async def start(self) -> None:

@@ -41,7 +41,7 @@ class Health:
         self._told = told
         self._declared_at: float | None = None
         seconds = min(check_every, _ASK_EVERY)
-        self._turns = Turns("health is checked", self.check, seconds=seconds, first=1.0, quiet=quiet)
+        self._turns = Turns("checking health", self.check, seconds=seconds, first=1.0, quiet=quiet)
 
     async def start(self) -> None:
         await self._turns.start()

@@ -29,10 +29,10 @@ class Heartbeat:
         self._database = database
         self._url = url
         self._check_every = check_every
-        self._trouble = Trouble("the heartbeat is sent", event="heartbeat")
+        self._trouble = Trouble("sending the heartbeat", event="heartbeat")
         # Behind the first check.
         self._turns = Turns(
-            "the heartbeat is sent", self.beat, seconds=check_every, first=min(3.0, check_every), quiet=quiet
+            "sending the heartbeat", self.beat, seconds=check_every, first=min(3.0, check_every), quiet=quiet
         )
 
     async def start(self) -> None:

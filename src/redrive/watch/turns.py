@@ -22,7 +22,7 @@ log = logging.getLogger("redrive.watch")
 
 
 class Turns:
-    """A `Service`. `what` is what is not done while turns fail, such as "health is checked".
+    """A `Service`. `what` is what a turn does, such as "checking health".
 
     `first` seconds at most before the first turn; `quiet`: a role without the right is no news.
     """
@@ -93,13 +93,13 @@ class Trouble:
         extra = {"event": f"{self._event}_failing"}
         # Only a fault of our own shows where it happened.
         ours = error is None or isinstance(error, (RedriveError, psycopg.Error))
-        log.log(level, "not so now: %s; %s", self._what, why, extra=extra, exc_info=None if ours else error)
+        log.log(level, "%s fails: %s", self._what, why, extra=extra, exc_info=None if ours else error)
 
     def over(self) -> None:
         """It was done."""
         if self._kind is not None:
             self._kind = None
-            log.info("%s again", self._what, extra={"event": f"{self._event}_working"})
+            log.info("%s works again", self._what, extra={"event": f"{self._event}_working"})
 
 
 def _lacks_right(error: Exception | None) -> bool:
