@@ -11,7 +11,6 @@ import typer
 from redrive.cli.declaring import app_name
 from redrive.cli.options import AppOption, DatabaseOption
 from redrive.cli.session import session
-from redrive.watch.prometheus import MetricsPage
 from redrive.worker.logs import configure
 from redrive.worker.options import DEFAULT_CONCURRENCY, DEFAULT_DRAIN, DEFAULT_POLL, WorkerOptions
 from redrive.worker.supervisor import supervise
@@ -51,6 +50,9 @@ def worker(
     Jobs that drain cuts off run again elsewhere, at no charge.
     Exit: 0 drained, 2 configuration, 3 database out of reach.
     """
+    # Other commands start without it.
+    from redrive.watch.prometheus import MetricsPage
+
     name = app_name(app)
     with session(database) as store:
         options = WorkerOptions(

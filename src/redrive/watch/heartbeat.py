@@ -14,7 +14,6 @@ import logging
 from redrive.store import alerts, leases
 from redrive.store.database import Database
 from redrive.watch.sinks.configured import TIMEOUT
-from redrive.watch.sinks.webhook import check, http_client, undelivered
 from redrive.watch.turns import Trouble, Turns
 
 log = logging.getLogger("redrive.watch")
@@ -52,6 +51,9 @@ class Heartbeat:
             await self._call()
 
     async def _call(self) -> None:
+        # See redrive.watch.sinks.configured: only who has a heartbeat pays for an HTTP client.
+        from redrive.watch.sinks.webhook import check, http_client, undelivered
+
         try:
             async with (
                 asyncio.timeout(TIMEOUT),
