@@ -56,8 +56,11 @@ def doctor(databases: Databases) -> Generator[Doctor]:
 def supabase(databases: Databases, server_url: str) -> Generator[Doctor]:
     """The same with stand-ins for what Supabase has: roles, Vault, pg_net, pg_cron.
 
-    Its roles are the whole server's, and go at the end: migrate looks for one of them.
+    Its roles are the whole server's, and go at the end: migrate grants to one of them, so whatever is copied
+    later must have been migrated before.
     """
+    for layout in {NEWEST, *LAYOUTS}:
+        databases.drop(databases.migrated(layout))
     made = Doctor(databases.migrated(NEWEST))
     # What begins with a backslash is psql's own.
     made.sql("\n".join(line for line in SUPABASE.read_text().splitlines() if not line.startswith("\\")))
