@@ -12,7 +12,7 @@ begin
     select e.event_id, e.status = 'received' or e.received_at > p_now - interval '2 hours' into v_id, v_suppresses
       from redrive.webhook_event e
      where e.source = p_source and e.event_id >= p_event_id || '@' and e.event_id < p_event_id || 'A'
-       and substr(e.event_id, length(p_event_id) + 1) ~ '^@\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z$'
+       and substr(e.event_id, length(p_event_id) + 1) ~ '^@[0-9]{4}-[0-9][0-9]-[0-9][0-9]T[0-9][0-9]:[0-9][0-9]:[0-9][0-9]\.[0-9]{6}Z$'
      order by e.event_id desc limit 1;
     if not found then
         select e.event_id, e.status = 'received' or e.received_at > p_now - interval '2 hours' into v_id, v_suppresses

@@ -20,7 +20,7 @@ declare
                         'generation', m.message -> 'generation', 'origin', m.message -> 'origin',
                         'event', substring(m.message -> 'headers' ->> 'x-redrive-event' from '^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$'),
                         'trace', substring(m.message -> 'headers' ->> 'traceparent' from '^[0-9a-f]{2}-([0-9a-f]{32})-')))
-          from pgmq.%I m, lateral (select substring(m.message ->> 'original_msg_id' from '^\d{1,18}$')::bigint as id) n
+          from pgmq.%I m, lateral (select substring(m.message ->> 'original_msg_id' from '^[0-9]{1,18}$')::bigint as id) n
          where %s order by m.msg_id desc limit 1 $q$;
     v_found jsonb;
 begin

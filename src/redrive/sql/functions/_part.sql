@@ -19,19 +19,19 @@ as $$
                  when q.key_field is not null then format('nullif(m.message ->> %L, '''')', q.key_field)
                  else 'null::text' end
         when 'credit' then
-            case when q.has_headers then 'coalesce(substring(m.headers ->> ''x-redrive-credit'' from ''^\d{1,9}$'')::integer, 0)' else '0' end
+            case when q.has_headers then 'coalesce(substring(m.headers ->> ''x-redrive-credit'' from ''^[0-9]{1,9}$'')::integer, 0)' else '0' end
         when 'settled' then
-            case when q.has_headers then 'coalesce(substring(m.headers ->> ''x-redrive-settled'' from ''^\d{1,9}$'')::integer, 0)' else '0' end
+            case when q.has_headers then 'coalesce(substring(m.headers ->> ''x-redrive-settled'' from ''^[0-9]{1,9}$'')::integer, 0)' else '0' end
         when 'attempt' then
             format('(m.read_ct - %s)', redrive._part(q, 'credit'))
         when 'gap' then
             case when q.has_headers then format('(m.read_ct > %s)', redrive._part(q, 'settled')) else 'false' end
         when 'generation' then
-            case when q.has_headers then 'coalesce(substring(m.headers ->> ''x-redrive-generation'' from ''^\d{1,9}$'')::integer, 0)' else '0' end
+            case when q.has_headers then 'coalesce(substring(m.headers ->> ''x-redrive-generation'' from ''^[0-9]{1,9}$'')::integer, 0)' else '0' end
         when 'origin' then
-            case when q.has_headers then 'coalesce(substring(m.headers ->> ''x-redrive-origin'' from ''^\d{1,18}$'')::bigint, m.msg_id)' else 'm.msg_id' end
+            case when q.has_headers then 'coalesce(substring(m.headers ->> ''x-redrive-origin'' from ''^[0-9]{1,18}$'')::bigint, m.msg_id)' else 'm.msg_id' end
         when 'late' then
-            case when q.has_headers then 'substring(m.headers ->> ''x-redrive-late'' from ''^\d{1,9}$'')::integer' else 'null::integer' end
+            case when q.has_headers then 'substring(m.headers ->> ''x-redrive-late'' from ''^[0-9]{1,9}$'')::integer' else 'null::integer' end
         when 'event' then
             'substring(m.headers ->> ''x-redrive-event'' from ''^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$'')::uuid'
         when 'small' then

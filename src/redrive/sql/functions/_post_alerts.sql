@@ -11,7 +11,7 @@ begin
     execute $q$
         select redrive._settle_alerts(array_agg(a.id), array_agg(a.token), array_agg(a.error), array_agg(a.after), $1)
           from (select d.id, d.token, redrive._net_error(r.id is not null, r.status_code, r.timed_out, r.error_msg) as error,
-                       substring(lower(r.headers::text)::jsonb ->> 'retry-after' from '^\d{1,5}$')::numeric as after
+                       substring(lower(r.headers::text)::jsonb ->> 'retry-after' from '^[0-9]{1,5}$')::numeric as after
                   from redrive.alert_delivery d left join net._http_response r on r.id = d.request_id
                  where d.sink = 'pg_net' and d.delivered_at is null and d.gave_up_at is null and d.request_id is not null
                    and (r.id is not null or d.claimed_until <= $1)) a

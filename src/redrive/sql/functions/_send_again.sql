@@ -8,7 +8,7 @@ declare
     v_from bigint[];
     v_headers text := '(case jsonb_typeof(g.message -> ''headers'') when ''object'' then g.message -> ''headers'' else ''{}'' end
             - array[''x-redrive-credit'', ''x-redrive-settled'', ''x-redrive-isolated'', ''x-redrive-late''])
-        || jsonb_build_object(''x-redrive-generation'', coalesce(substring(g.message ->> ''generation'' from ''^\d{1,9}$'')::integer, 0) + 1,
+        || jsonb_build_object(''x-redrive-generation'', coalesce(substring(g.message ->> ''generation'' from ''^[0-9]{1,9}$'')::integer, 0) + 1,
                               ''x-redrive-origin'', coalesce(g.message -> ''origin'', g.message -> ''original_msg_id''))';
 begin
     if p_dead is null then
@@ -23,7 +23,7 @@ begin
                  insert into pgmq.%I as m (msg_id, vt, message%s) overriding system value
                  select g.new_id, $2, case when $4 then (g.message -> 'payload') || $3 else g.message -> 'payload' end %s from gone g
                  returning m.msg_id, %s as key)
-        select array_agg(g.msg_id), array_agg(g.new_id), array_agg(s.key), array_agg(substring(g.message ->> 'original_msg_id' from '^\d{1,18}$')::bigint)
+        select array_agg(g.msg_id), array_agg(g.new_id), array_agg(s.key), array_agg(substring(g.message ->> 'original_msg_id' from '^[0-9]{1,18}$')::bigint)
           from gone g join sent s on s.msg_id = g.new_id $q$,
         'q_' || q.queue, 'q_' || q.queue || '_dlq', 'q_' || q.queue,
         case when q.has_headers then ', headers' else '' end, case when q.has_headers then ', ' || v_headers else '' end,

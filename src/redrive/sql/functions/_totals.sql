@@ -4,7 +4,7 @@ create function redrive._totals(p_queue text, p_now timestamptz, out done bigint
 language sql stable set search_path = ''
 as $$
     select coalesce(sum(w.done), 0)::bigint, coalesce(sum(w.failed), 0)::bigint, coalesce(sum(w.dead), 0)::bigint,
-           (count(distinct regexp_replace(w.worker, '#\d+$', '')) filter (where w.worker <> '' and w.last_seen > p_now - interval '60 seconds'))::integer,
+           (count(distinct regexp_replace(w.worker, '#[0-9]+$', '')) filter (where w.worker <> '' and w.last_seen > p_now - interval '60 seconds'))::integer,
            max(w.last_seen)
       from redrive.worker w where w.queue = p_queue
 $$;

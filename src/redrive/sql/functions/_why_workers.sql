@@ -4,7 +4,7 @@ create function redrive._why_workers(p_queue text, p_id bigint, p_now timestampt
 language sql stable set search_path = ''
 as $$
     with each as (
-        select regexp_replace(w.worker, '#\d+$', '') as worker, max(w.last_seen) as last_seen, sum(w.running) as running,
+        select regexp_replace(w.worker, '#[0-9]+$', '') as worker, max(w.last_seen) as last_seen, sum(w.running) as running,
                max(w.concurrency) as concurrency, max(w.held_at) filter (where w.held @> array[p_id]) as held_at
           from redrive.worker w where w.queue = p_queue and w.worker <> '' group by 1),
     listed as (select e.*, e.last_seen > p_now - interval '60 seconds' as alive from each e)

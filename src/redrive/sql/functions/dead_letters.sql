@@ -23,11 +23,11 @@ begin
                    m.message ->> 'reason', m.message ->> 'error', m.message -> 'failures', nullif(m.message -> 'headers', 'null'),
                    m.message ->> 'key', coalesce(n.generation, 0), coalesce(n.origin, n.original_msg_id)
               from (select * from pgmq.%I m where m.msg_id > coalesce($2, 0) order by m.msg_id limit $3) m,
-                   lateral (select substring(m.message ->> 'original_msg_id' from '^\d{1,18}$')::bigint as original_msg_id,
-                                   substring(m.message ->> 'origin' from '^\d{1,18}$')::bigint as origin,
-                                   substring(m.message ->> 'read_ct' from '^\d{1,9}$')::integer as read_ct,
-                                   substring(m.message ->> 'attempts' from '^\d{1,9}$')::integer as attempts,
-                                   substring(m.message ->> 'generation' from '^\d{1,9}$')::integer as generation) n
+                   lateral (select substring(m.message ->> 'original_msg_id' from '^[0-9]{1,18}$')::bigint as original_msg_id,
+                                   substring(m.message ->> 'origin' from '^[0-9]{1,18}$')::bigint as origin,
+                                   substring(m.message ->> 'read_ct' from '^[0-9]{1,9}$')::integer as read_ct,
+                                   substring(m.message ->> 'attempts' from '^[0-9]{1,9}$')::integer as attempts,
+                                   substring(m.message ->> 'generation' from '^[0-9]{1,9}$')::integer as generation) n
              order by m.msg_id $q$, 'q_' || v_queue || '_dlq')
           using v_queue, p_after, p_limit;
     end loop;

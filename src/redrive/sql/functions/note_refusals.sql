@@ -13,7 +13,7 @@ begin
         perform redrive._refuse('refusals must be one JSON array');
     elsif exists (select from jsonb_array_elements(p_refusals) e
                    where coalesce(e ->> 'source', '') = '' or length(e ->> 'source') > 255 or coalesce(e ->> 'reason', '') !~ '^[a-z_]{1,40}$'
-                      or coalesce(e ->> 'count', '') !~ '^\d{1,15}$' or coalesce(jsonb_typeof(e -> 'samples'), 'array') <> 'array') then
+                      or coalesce(e ->> 'count', '') !~ '^[0-9]{1,15}$' or coalesce(jsonb_typeof(e -> 'samples'), 'array') <> 'array') then
         perform redrive._refuse('each refusal needs a source, a reason of lower-case letters and _, a whole count, and an array of samples if any');
     end if;
     -- In one order, so that two receivers wait for each other and never deadlock.
@@ -23,7 +23,7 @@ begin
     end loop;
     perform redrive._quarantine(
                 e ->> 'source', redrive._refused_at(redrive._time(s ->> 'at'), v_now), e ->> 'reason', s ->> 'detail', nullif(s -> 'headers', 'null'),
-                decode(s ->> 'body_base64', 'base64'), substring(s ->> 'size' from '^\d{1,18}$')::bigint, s ->> 'event_id')
+                decode(s ->> 'body_base64', 'base64'), substring(s ->> 'size' from '^[0-9]{1,18}$')::bigint, s ->> 'event_id')
        from jsonb_array_elements(p_refusals) e, jsonb_array_elements(e -> 'samples') s;
 end
 $$;

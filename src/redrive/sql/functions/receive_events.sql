@@ -23,7 +23,7 @@ begin
         perform redrive._refuse('events are a JSON array of objects, and raws their bodies one behind the other');
     end if;
     select array_agg(distinct s.queue), bool_and(s.size is not null) and sum(s.size) = octet_length(p_raws) into v_queues, v_fits
-      from (select e ->> 'queue' as queue, substring(e ->> 'size' from '^\d{1,9}$')::bigint as size from jsonb_array_elements(p_events) e) s;
+      from (select e ->> 'queue' as queue, substring(e ->> 'size' from '^[0-9]{1,9}$')::bigint as size from jsonb_array_elements(p_events) e) s;
     if not v_fits then
         perform redrive._refuse('the sizes of the events must be whole numbers, in all as many bytes as raws has');
     end if;

@@ -23,7 +23,7 @@ begin
             update redrive.worker w
                set running = greatest(coalesce(v_running, 0), 0), concurrency = p_concurrency, held_at = v_now,
                    held = array(select h::bigint from jsonb_array_elements_text(case jsonb_typeof(p_held -> v_queue) when 'array' then p_held -> v_queue else '[]' end) h
-                                 where h ~ '^\d{1,18}$' limit 1000)
+                                 where h ~ '^[0-9]{1,18}$' limit 1000)
              where w.queue = v_queue and w.worker = p_worker;
         end if;
     end loop;

@@ -7,7 +7,7 @@ returns table (queue text, worker text, started_at timestamptz, last_seen timest
 language sql volatile security definer set search_path = ''
 as $$
     with now as materialized (select redrive.clock() as at),
-         w as (select w.*, regexp_replace(w.worker, '#\d+$', '') as name, (to_jsonb(w) ->> 'running')::integer as busy from redrive.worker w)
+         w as (select w.*, regexp_replace(w.worker, '#[0-9]+$', '') as name, (to_jsonb(w) ->> 'running')::integer as busy from redrive.worker w)
     select w.queue, w.name, min(w.started_at), max(w.last_seen), extract(epoch from n.at - max(w.last_seen))::double precision,
            w.name <> '' and max(w.last_seen) > n.at - interval '60 seconds', max(w.busy)::integer,
            sum(w.claimed)::bigint, sum(w.done)::bigint, sum(w.failed)::bigint, sum(w.dead)::bigint, sum(w.given_back)::bigint

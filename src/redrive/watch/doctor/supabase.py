@@ -49,10 +49,10 @@ _STALLED = r"""
 select coalesce(j.jobname, j.jobid::text) as name, j.schedule,
        extract(epoch from now() - r.last)::float8 as since
   from (select j.*,
-               case when j.schedule ~* '^\s*\d+\s+seconds?\s*$' then n.number
+               case when j.schedule ~* '^\s*[0-9]+\s+seconds?\s*$' then n.number
                     when j.schedule ~ '^\s*\*(\s+\*){4}\s*$' then 60
-                    when j.schedule ~ '^\s*\*/\d+(\s+\*){4}\s*$' then 60 * n.number end as every
-          from cron.job j cross join lateral (select substring(j.schedule from '\d+')::integer as number) n
+                    when j.schedule ~ '^\s*\*/[0-9]+(\s+\*){4}\s*$' then 60 * n.number end as every
+          from cron.job j cross join lateral (select substring(j.schedule from '[0-9]+')::integer as number) n
          where j.active) j
  cross join lateral (select max(d.start_time) as last from cron.job_run_details d where d.jobid = j.jobid) r
  where r.last < now() - make_interval(secs => 5 * j.every + 60)
