@@ -190,7 +190,10 @@ class TestRedriving:
         assert [each["dead_id"] for each in chosen["redriven"]] == timeouts[:1]
         chosen = fine("dlq", "redrive", "emails", "--reason", "rejected", "--error", "missing", "--json").json
         assert [each["dead_id"] for each in chosen["redriven"]] == others
-        assert "1 dead letter of queue emails sent again" in fine("dlq", "redrive", "emails", "--all").out
+        assert (
+            "1 dead letter of queue emails sent again as message "
+            in fine("dlq", "redrive", "emails", "--all").out
+        )
 
     def test_a_patch_replaces_fields(self, db: Db) -> None:
         [dead_id] = bury(db, {"template": None, "user": 7})

@@ -21,6 +21,7 @@ from redrive.store import dead_letters
 from redrive.store.dead_letters import Redriven
 
 _BATCH = 200
+_NAMED = 10
 _WHY_NOT = {
     "key done": "stay dead, since another message has completed their key (--force frees it)",
     "locked": "are in somebody else's hand at the moment; try again",
@@ -88,7 +89,9 @@ class Outcome:
 
     def summary(self) -> str:
         """One line for each thing that happened."""
-        lines = [f"{count(len(self.redriven), 'dead letter')} of queue {self.queue} sent again"]
+        lines = [
+            f"{count(len(self.redriven), 'dead letter')} of queue {self.queue} sent again{self._as_what()}"
+        ]
         by_status = Counter(each.status for each in self.answers if each.new_id is None)
         lines += [
             f"{number:,} {_WHY_NOT.get(status, status)}" for status, number in sorted(by_status.items())
@@ -96,6 +99,13 @@ class Outcome:
         if left := self.asked - len(self.answers):
             lines.append(f"{left:,} left as they were")
         return "\n".join(lines)
+
+    def _as_what(self) -> str:
+        """The ids of the new messages, where they are few."""
+        new = [str(each.new_id) for each in self.redriven]
+        if not 0 < len(new) <= _NAMED:
+            return ""
+        return f" as message {new[0]}" if len(new) == 1 else f" as messages {', '.join(new)}"
 
     def as_json(self) -> dict[str, Any]:
         return {
