@@ -17,8 +17,8 @@ from redrive.cli import app
 from redrive.sql import function_files
 from redrive.store.grants import grant
 from redrive.watch.doctor import CHECKS, Check, Finding, examine
+from redrive.watch.doctor.made import functions
 from redrive.watch.doctor.patient import Patient
-from redrive.watch.doctor.schema import bodies
 from tests.support.cli import fine, run
 from tests.support.databases import Databases
 from tests.support.examining import Doctor
@@ -154,6 +154,21 @@ class TestHowItEnds:
         found = asyncio.run(examine(doctor.url, None, [Check("slow", "", slow), CHECKS[0]]))
         assert [each.problem for each in found] == ["the database took over 0.1 s to answer"]
 
+    def test_a_check_that_fails_takes_no_other_with_it(self, broken: Doctor) -> None:
+        async def fails(patient: Patient) -> list[Finding]:
+            raise TypeError("what a table\nholds")
+
+        async def loses(patient: Patient) -> list[Finding]:
+            return await patient.rows("select pg_terminate_backend(pg_backend_pid())")
+
+        checks = [Check("fails", "", fails), Check("loses", "", loses)]
+        checks += [check for check in CHECKS if check.name in CHOSEN]
+        found = asyncio.run(examine(broken.url, None, checks))
+        assert [each.check for each in found if each.counts] == ["dead_letter_queues", "indexes"]
+        lost = {each.check: each.problem for each in found if each.severity == "not checked"}
+        assert lost["fails"] == "this check failed: TypeError: what a table holds"
+        assert "terminating connection" in lost["loses"]
+
     def test_the_whole_has_an_end_too(self, doctor: Doctor) -> None:
         found = asyncio.run(examine(doctor.url, within=0))
         assert {each.problem for each in found} == {"the doctor's 0 s were over"}
@@ -226,4 +241,4 @@ def test_every_command_that_is_printed_is_one() -> None:
 
 def test_each_function_file_s_bodies_are_found() -> None:
     """Else an edited one would be taken for a whole one."""
-    assert [file.name for file in function_files() if not bodies(file.text)] == []
+    assert [file.name for file in function_files() if not functions(file.text)] == []

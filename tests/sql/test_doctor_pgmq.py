@@ -9,6 +9,8 @@ import psycopg
 import pytest
 from pgmq.install import get_embedded_install_sql
 
+from redrive.sql import table_files
+from redrive.watch.doctor.made import parts
 from tests.support.cli import run
 from tests.support.databases import Databases
 from tests.support.examining import Doctor
@@ -55,6 +57,52 @@ class TestSchemaRedrive:
         assert "function redrive.clock is not what redrive" in found.problem
         doctor.follow(found)
         assert doctor.is_fine("edited")
+
+    @pytest.mark.parametrize("change", ["metrics(text) security invoker", "clock() set search_path = public"])
+    def test_a_function_that_runs_with_other_rights_or_settings(self, doctor: Doctor, change: str) -> None:
+        doctor.sql(f"alter function redrive.{change}")
+        found = doctor.one("edited")
+        assert "somebody changed whose rights it runs with" in found.problem
+        doctor.follow(found)
+        assert doctor.is_fine("edited")
+
+    def test_every_column_and_index_is_known(self, doctor: Doctor) -> None:
+        there = doctor.sql(
+            "select c.relname::text as of, 'column' as kind, a.attname::text as name "
+            "  from pg_class c join pg_attribute a on a.attrelid = c.oid "
+            " where c.relnamespace = 'redrive'::regnamespace and c.relkind = 'r' "
+            "   and c.relname <> 'schema_file' and a.attnum > 0 and not a.attisdropped "
+            " union all select c.relname, 'index', i.indexrelid::regclass::text "
+            "  from pg_class c join pg_index i on i.indrelid = c.oid "
+            " where c.relnamespace = 'redrive'::regnamespace and c.relkind = 'r' "
+            "   and c.relname <> 'schema_file'"
+        )
+        known = {(part.table, part.kind, part.name) for part in parts(table_files())}
+        assert known == {(row.of, row.kind, row.name.removeprefix("redrive.")) for row in there}
+
+    @pytest.mark.parametrize(
+        ("drop", "lacks"),
+        [
+            (
+                "alter table redrive.worker drop column concurrency",
+                "redrive.worker lacks its column concurrency",
+            ),
+            (
+                "drop index redrive.alert_delivery_once",
+                "redrive.alert_delivery lacks its index alert_delivery_once",
+            ),
+            (
+                "alter table redrive.webhook_event drop constraint webhook_event_source_event_id_key",
+                "redrive.webhook_event lacks its index webhook_event_source_event_id_key",
+            ),
+        ],
+    )
+    def test_a_part_of_a_table_that_somebody_dropped(self, doctor: Doctor, drop: str, lacks: str) -> None:
+        doctor.sql(drop)
+        found = doctor.one("schema")
+        assert found.problem == f"{lacks}: somebody dropped it" and not found.safe
+        doctor.follow(found)
+        assert doctor.is_fine("schema")
 
     def test_a_function_that_is_not_redrives(self, doctor: Doctor) -> None:
         doctor.sql("create function redrive.mine(a int) returns int language sql as 'select 1'")
@@ -171,6 +219,29 @@ class TestQueues:
         doctor.mend("queue_ids")
         assert doctor.sql("select redrive.send('jobs', '{}') as id")[0].id == 3
 
+    def test_ids_never_go_back_whatever_was_sent_since(self, doctor: Doctor, queue: str) -> None:
+        doctor.sql("select setval('pgmq.q_jobs_msg_id_seq', 1, false)")
+        found = doctor.one("queue_ids")
+        doctor.sql("select setval('pgmq.q_jobs_msg_id_seq', 70)")
+        doctor.follow(found)
+        assert doctor.sql("select redrive.send('jobs', '{}') as id")[0].id == 71
+        assert doctor.is_fine("queue_ids")
+
+    def test_what_an_adopted_queue_with_a_name_of_its_own_lacks(self, doctor: Doctor) -> None:
+        doctor.sql("select pgmq.create('my-queue')")
+        doctor.sql("select redrive.adopt_queue('my-queue')")
+        for lost, check in [
+            ('pgmq."q_my-queue_dlq"', "dead_letter_queues"),
+            ('pgmq."a_my-queue_dlq"', "dead_letter_queues"),
+            ('pgmq."a_my-queue"', "queue_tables"),
+        ]:
+            doctor.sql(f"drop table {lost}")
+            doctor.mend(check)
+        doctor.sql("select pgmq.drop_queue('my-queue')")
+        doctor.follow(doctor.one("queue_tables"))
+        assert doctor.is_fine("queue_tables")
+        doctor.sql("select redrive.drop_queue('my-queue')")
+
     def test_an_override_that_hides_the_codes_policy(self, doctor: Doctor, queue: str) -> None:
         doctor.sql("update redrive.queue set declared = '{\"max_attempts\": 3}'")
         doctor.command("queue", "policy", "jobs", "--set", "max_attempts=9")
@@ -250,10 +321,24 @@ class TestTables:
         doctor.sql("create table pgmq.q_jobs_dlq (msg_id bigint) partition by range (msg_id)")
         assert "pgmq.q_jobs_dlq is partitioned" in doctor.one("partitioned_queues").problem
 
-    def test_autovacuum_switched_off_for_a_table(self, doctor: Doctor, queue: str) -> None:
-        doctor.sql("alter table pgmq.q_jobs set (autovacuum_enabled = false)")
+    @pytest.mark.parametrize("off", ["false", "0", "no"])
+    def test_autovacuum_switched_off_for_a_table(self, doctor: Doctor, queue: str, off: str) -> None:
+        doctor.sql(f"alter table pgmq.q_jobs set (autovacuum_enabled = {off})")
         assert doctor.one("autovacuum").problem == "autovacuum is switched off for pgmq.q_jobs"
         doctor.mend("autovacuum")
+
+    def test_a_trigger_that_eats_what_is_sent(self, doctor: Doctor, queue: str) -> None:
+        doctor.sql(
+            "create function public.eat() returns trigger language plpgsql as $$ begin return null; end $$"
+        )
+        doctor.sql(
+            "create trigger eat before insert on pgmq.q_jobs for each row execute function public.eat()"
+        )
+        found = doctor.one("foreign_triggers")
+        assert found.severity == "note" and "pgmq.q_jobs has a trigger eat, neither" in found.problem
+        doctor.follow(found)
+        assert doctor.is_fine("foreign_triggers")
+        doctor.sql("drop function public.eat()")
 
     def test_vacuum_that_does_not_keep_up(self, doctor: Doctor, queue: str) -> None:
         doctor.sql("alter table pgmq.q_jobs set (autovacuum_vacuum_threshold = 100000)")

@@ -78,12 +78,23 @@ class TestTheWorkersRole:
         doctor.follow(found)
         assert doctor.is_fine("role_rights", around=Surroundings(role=role))
 
+    def test_one_that_only_looks_is_asked_whose_rights_were_meant(
+        self, doctor: Doctor, db: Connection, role: str, roles: Roles
+    ) -> None:
+        grant(db, role, "read")
+        found = Doctor(roles.url(db.info, role)).one("role_rights")
+        assert found.severity == "note" and "name the workers' with --role" in found.problem
+        assert doctor.one("role_rights", around=Surroundings(role=role)).severity == "error"
+
     def test_a_role_that_does_not_exist(self, doctor: Doctor) -> None:
         found = doctor.one("role_rights", around=Surroundings(role="nobody here"))
         assert (found.problem, found.fix) == (
             'role "nobody here" does not exist',
             ('create role "nobody here" login;',),
         )
+        # A word that the server alone knows for a keyword.
+        found = doctor.one("role_rights", around=Surroundings(role="current_user"))
+        assert found.fix == ('create role "current_user" login;',)
 
     def test_the_owner_may_do_everything(self, doctor: Doctor, owned: Doctor) -> None:
         assert doctor.is_fine("role_rights") and owned.is_fine("role_rights")
@@ -175,11 +186,19 @@ class TestWhatAnybodyMayDo:
         doctor.follow(found)
         assert doctor.is_fine("open_tables")
 
-    def test_a_function_elsewhere_that_lends_out_rights(self, doctor: Doctor, db: Connection) -> None:
-        db.execute(
-            "create function public.enqueue(p text) returns bigint language sql security definer "
-            "as $$ select redrive.send('jobs', '{}') $$"
-        )
+    @pytest.mark.parametrize(
+        "body",
+        [
+            "language sql security definer as $$ select redrive.send('jobs', '{}') $$",
+            "language sql security definer begin atomic select redrive.send('jobs'::text, '{}'::jsonb); end",
+            """language sql security definer as $$ select "redrive" . send('jobs', '{}') $$""",
+            "language sql security definer set search_path = redrive as $$ select send('jobs', '{}') $$",
+        ],
+    )
+    def test_a_function_elsewhere_that_lends_out_rights(
+        self, doctor: Doctor, db: Connection, body: str
+    ) -> None:
+        db.execute(f"create function public.enqueue(p text) returns bigint {body}".encode())
         db.execute(
             "create function public.harmless() returns int language sql security definer as 'select 1'"
         )
@@ -187,6 +206,7 @@ class TestWhatAnybodyMayDo:
         assert "everybody (PUBLIC) may execute public.enqueue(text), a SECURITY DEFINER" in found.problem
         doctor.follow(found)
         assert doctor.is_fine("definer_functions")
+        db.execute("drop function public.enqueue, public.harmless")
 
 
 class TestOnSupabase:
@@ -202,6 +222,17 @@ class TestOnSupabase:
         }
         supabase.mend("open_functions")
         supabase.mend("open_tables")
+
+    def test_what_anon_may_as_a_member_of_another_role(self, supabase: Doctor, role: str) -> None:
+        grant(supabase.db, role, "send")
+        supabase.sql(f"grant select (queue) on redrive.queue to {role}")
+        supabase.sql(f"grant {role} to anon")
+        found = supabase.one("open_functions")
+        assert f"role anon is a member of {role}, and may execute " in found.problem and not found.safe
+        assert "read or write 1 of these tables through it" in supabase.one("open_tables").problem
+        supabase.follow(found)
+        assert supabase.is_fine("open_functions") and supabase.is_fine("open_tables")
+        supabase.sql(f"revoke select (queue) on redrive.queue from {role}")
 
 
 def test_without_rights_on_redrives_tables_it_says_what_was_not_checked(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Generator
 
 import pytest
@@ -51,6 +52,16 @@ class TestTimeouts:
         assert doctor.is_fine("visibility_timeout")
         ended(doctor, 20, 90)
         found = doctor.one("visibility_timeout")
+        assert found.severity == "note" and "heartbeats make up for it" in found.problem
+        doctor.sql(
+            "insert into redrive.attempt (queue, msg_id, read_ct, attempt, at, error_type) "
+            "values ('jobs', 1, 1, 1, now(), 'crashed')"
+        )
+        found = doctor.one("visibility_timeout")
+        assert found.severity == "warning" and "1 delivery within 7 days ended without a" in found.problem
+        doctor.sql("select redrive.read_with_dlq('jobs')")
+        found = doctor.one("visibility_timeout")
+        assert found.severity == "warning" and "read_with_dlq, which works on it, has no" in found.problem
         assert (
             "1 in 100 of its newest 1,000 jobs took 90.0 s or more, and the visibility timeout is 60 s"
             in (found.problem)
@@ -105,6 +116,12 @@ class TestWatching:
         assert doctor.is_fine("watcher")
         doctor.sql("update redrive.watch set checked_at = now() - interval '10 minutes'")
         assert "was checked last 10 minutes ago" in doctor.one("watcher").problem
+        doctor.sql("select redrive.check_queue_health(900)")
+        doctor.sql("update redrive.watch set checked_at = now() - interval '29 minutes'")
+        assert doctor.is_fine("watcher")
+        doctor.sql("update redrive.watch set checked_at = now() - interval '31 minutes'")
+        assert "was checked last 31 minutes ago" in doctor.one("watcher").problem
+        doctor.sql("delete from redrive.lease")
 
     def test_alerts_with_nowhere_to_go(self, doctor: Doctor) -> None:
         found = doctor.one("alert_sinks")
@@ -217,9 +234,37 @@ class TestSupabase:
         assert supabase.is_fine("cron_stalled")
         supabase.sql("update cron.job_run_details set start_time = now() - interval '30 minutes'")
         found = supabase.one("cron_stalled")
-        assert f"pg_cron's job tick ({schedule}) has not run for 30 minutes" in found.problem
+        assert f"pg_cron's job tick ({schedule}) has not run since " in found.problem
         supabase.follow(found)
         supabase.sql("select cron.unschedule('tick')")
+
+    def test_a_cron_job_is_judged_by_its_own_schedule(self, supabase: Doctor) -> None:
+        supabase.sql("select cron.schedule('hourly', '7 * * * *', 'select 1')")
+        found = supabase.one("cron_stalled")
+        assert found.severity == "note" and "no run is on record" in found.problem
+        supabase.sql("select standin.run_job('hourly')")
+        assert supabase.is_fine("cron_stalled")
+        supabase.sql("update cron.job_run_details set start_time = now() - interval '59 minutes'")
+        assert supabase.is_fine("cron_stalled")
+        supabase.sql("update cron.job_run_details set start_time = now() - interval '130 minutes'")
+        assert re.search(
+            r"hourly \(7 \* .*, and was due at [-0-9]+ \d\d:07:00Z", supabase.one("cron_stalled").problem
+        )
+        supabase.sql("update cron.job set schedule = 'whenever' where jobname = 'hourly'")
+        assert "cannot be read" in supabase.one("cron_stalled").problem
+        supabase.sql("select cron.unschedule('hourly')")
+
+    def test_a_run_that_never_ended_takes_no_other_check_with_it(self, supabase: Doctor) -> None:
+        supabase.sql("select cron.schedule('cut', '0 3 * * *', 'select 1/0')")
+        supabase.sql("select standin.run_job('cut')")
+        supabase.sql("update cron.job_run_details set end_time = null")
+        assert "cut failed when it last ran (2" in supabase.one("cron_failing").problem
+        supabase.sql("update cron.job_run_details set start_time = null")
+        assert "cut failed when it last ran: ERROR: division" in supabase.one("cron_failing").problem
+        supabase.sql("update cron.job_run_details set start_time = 'infinity'")
+        assert "the answer cannot be read" in supabase.one("cron_failing").problem
+        supabase.sql("select cron.unschedule('cut')")
+        supabase.sql("delete from cron.job_run_details")
 
     def test_a_cron_job_that_is_switched_off(self, supabase: Doctor) -> None:
         supabase.sql("select cron.schedule('purge', '0 3 * * *', 'select 1')")

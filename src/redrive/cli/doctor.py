@@ -71,7 +71,7 @@ def doctor(
     around = _surroundings(app, role, processes)
     with session(database, announce=not as_json) as store:
         found = asyncio.run(examine(store.url, around, checks))
-        mended = _mend(store.url, found, yes=yes, as_json=as_json) if fix else []
+        mended = _mend(store.url, around, checks, found, yes=yes, as_json=as_json) if fix else []
         if mended:
             found = asyncio.run(examine(store.url, around, checks))
     if as_json:
@@ -120,9 +120,17 @@ def _surroundings(app: str | None, role: str | None, processes: int | None) -> S
     return Surroundings(role=role, inboxes=inboxes, processes=processes)
 
 
-def _mend(url: str, found: Sequence[Finding], *, yes: bool, as_json: bool) -> list[Finding]:
+def _mend(
+    url: str,
+    around: Surroundings,
+    checks: Sequence[Check],
+    found: Sequence[Finding],
+    *,
+    yes: bool,
+    as_json: bool,
+) -> list[Finding]:
     """Run the safe fixes; those that went through."""
-    from redrive.watch.doctor import mend
+    from redrive.watch.doctor import examine, mend
 
     safe = [each for each in found if each.safe]
     if not safe:
@@ -133,8 +141,13 @@ def _mend(url: str, found: Sequence[Finding], *, yes: bool, as_json: bool) -> li
         for statement in each.fix:
             tell(f"    {statement}")
     confirm(f"Run {count(sum(len(each.fix) for each in safe), 'statement')}?", yes=yes)
+    # The answer may have taken a while: what is mended is what is wrong now, by what was shown.
+    shown = {(each.check, each.fix) for each in safe}
+    again = [check for check in checks if check.name in {each.check for each in safe}]
     mended: list[Finding] = []
-    for each in safe:
+    for each in asyncio.run(examine(url, around, again)):
+        if not each.safe or (each.check, each.fix) not in shown:
+            continue
         failed = asyncio.run(mend(url, each))
         if failed is None:
             mended.append(each)

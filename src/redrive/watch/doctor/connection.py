@@ -9,7 +9,6 @@ from redrive.errors import RedriveError
 from redrive.store.url import parse
 from redrive.watch.doctor.defaults import default, milliseconds
 from redrive.watch.doctor.finding import Check, Finding, NotChecked, check
-from redrive.watch.doctor.names import ident
 from redrive.watch.doctor.patient import Patient, connect
 
 # What Supabase, for one, gives its transaction pooler.
@@ -102,7 +101,7 @@ async def statement_timeout(patient: Patient) -> list[Finding]:
     if not 0 < value < 5000:
         return []
     problem = f"statement_timeout is {said.value} for {said.where}: claims of large batches may be cut off"
-    fix = f"alter role {ident(patient.role)} set statement_timeout = '30s';"
+    fix = f"alter role {patient.ident(patient.role)} set statement_timeout = '30s';"
     return [Finding("note", said.where, problem, (fix,))]
 
 
@@ -111,7 +110,7 @@ async def idle_timeout(patient: Patient) -> list[Finding]:
     said = await default(patient, "idle_in_transaction_session_timeout")
     if await milliseconds(patient, said.value) > 0:
         return []
-    role = ident(patient.role)
+    role = patient.ident(patient.role)
     problem = (
         f"role {role} has no idle_in_transaction_session_timeout: a handler that hangs in a transaction "
         f"holds its "

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from redrive.watch.doctor.names import ident
 from redrive.watch.doctor.patient import Patient
 
 _SQL = """
@@ -36,7 +35,7 @@ class Default(NamedTuple):
 async def default(patient: Patient, setting: str) -> Default:
     """What `setting` is at the start of a session of the workers' role."""
     told = await patient.rows(_SQL, setting, setting, patient.role_oid)
-    role, database = f"role {ident(patient.role)}", f"database {ident(patient.database)}"
+    role, database = f"role {patient.ident(patient.role)}", f"database {patient.ident(patient.database)}"
     for row in told:
         where = f"{role} in {database}" if row.role and row.database else role if row.role else database
         return Default(row.value, where)

@@ -1,6 +1,7 @@
 """Examination: every check of the doctor on one database, and the safe fixes.
 
-Guarantees  a check that fails, cannot be made or is not reached in time is a finding that says so;
+Guarantees  a check that fails, cannot be made or is not reached in time is a finding that says so, and takes
+            no other check's with it;
             the whole ends, whatever the database does; `mend` alone changes anything, a transaction a fix.
 Not given   that what is found is still so when it is read.
 """
@@ -12,7 +13,7 @@ from collections.abc import Sequence
 
 import psycopg
 
-from redrive.errors import RedriveError
+from redrive.errors import RedriveError, Unavailable
 from redrive.watch.doctor import (
     connection,
     inbox,
@@ -62,26 +63,45 @@ async def examine(
     *,
     within: float = ENDS_WITHIN,
 ) -> list[Finding]:
-    """What the checks find, the worst first. Raises `Unavailable` for a database out of reach."""
+    """What the checks find, the worst first. Raises `Unavailable` for a database out of reach.
+
+    One that is lost on the way is a finding.
+    """
     patient = await Patient.admit(url, around or Surroundings())
     until = time.monotonic() + within
     found: list[Finding] = []
+    lost = False
     try:
         for each in checks:
+            if lost:
+                found.append(not_checked("the database was lost").of(each.name))
+                continue
             if time.monotonic() > until:
                 found.append(not_checked(f"the doctor's {within:g} s were over").of(each.name))
                 continue
-            found += [finding.of(each.name) for finding in await _look(each, patient)]
+            try:
+                found += [finding.of(each.name) for finding in await _look(each, patient)]
+            except Unavailable as error:
+                lost = True
+                problem = f"the database was lost while it was examined: {error}"
+                found.append(Finding("error", patient.database, problem).of(each.name))
     finally:
         await patient.close()
     return sorted(found, key=lambda finding: _ORDER[finding.severity])
 
 
 async def _look(each: Check, patient: Patient) -> Sequence[Finding]:
+    """What it finds. Raises `Unavailable` where the database is lost, and does not come back."""
     try:
         return await each.look(patient)
     except NotChecked as why:
         return [not_checked(str(why))]
+    except Unavailable as error:
+        await patient.reconnect()
+        return [not_checked(str(error))]
+    except Exception as error:
+        # What other programs' tables hold, nobody promises.
+        return [not_checked(f"this check failed: {type(error).__name__}: {' '.join(str(error).split())}")]
 
 
 async def mend(url: str, finding: Finding) -> str | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from redrive.errors import ConfigError
 from redrive.inbox.secrets import resolve
 from redrive.watch.doctor.finding import Check, Finding, NotChecked, check, not_checked
-from redrive.watch.doctor.names import literal, several, table
+from redrive.watch.doctor.names import literal, moment, several, table
 from redrive.watch.doctor.patient import Patient
 
 _MOST = 10_000
@@ -66,7 +66,7 @@ async def _lost(patient: Patient, source: str, queue: str) -> list[Finding]:
     problem = (
         f"{several(found.lost, 'event')} of {source} recorded and not handled, and no job in queue {queue} "
         f"will (the "
-        f"oldest of {found.oldest:%Y-%m-%d %H:%M:%SZ}): somebody purged the queue or deleted from it"
+        f"oldest of {moment(found.oldest)}): somebody purged the queue or deleted from it"
     )
     return [Finding("error", source, problem, (f"redrive inbox replay --source {source} --status received",))]
 

@@ -1,68 +1,24 @@
-"""Names in SQL that is printed to be run: quoted where they have to be, and no further."""
+"""Names, numbers and times as findings print them: names quoted where they have to be, and no further."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Container
+from datetime import UTC, datetime
 
 _PLAIN = re.compile(r"[a-z_][a-z0-9_]*")
-# What would have to be quoted though it looks plain, of the names people give roles and databases.
-_KEYWORDS = frozenset(
-    [
-        "all",
-        "analyse",
-        "analyze",
-        "and",
-        "any",
-        "as",
-        "asc",
-        "authorization",
-        "check",
-        "default",
-        "desc",
-        "do",
-        "else",
-        "end",
-        "false",
-        "for",
-        "from",
-        "grant",
-        "group",
-        "in",
-        "limit",
-        "not",
-        "null",
-        "on",
-        "only",
-        "or",
-        "order",
-        "primary",
-        "public",
-        "select",
-        "table",
-        "then",
-        "to",
-        "true",
-        "union",
-        "unique",
-        "user",
-        "using",
-        "when",
-        "where",
-        "with",
-    ]
-)
 
 
-def ident(name: str) -> str:
-    """`name` as an identifier."""
-    if _PLAIN.fullmatch(name) and name not in _KEYWORDS:
+def quoted(name: str, keywords: Container[str] = ()) -> str:
+    """`name` as an identifier, as the server's quote_ident has it; `keywords` are those of the server."""
+    if _PLAIN.fullmatch(name) and name not in keywords:
         return name
     return '"' + name.replace('"', '""') + '"'
 
 
 def table(name: str) -> str:
-    """`name` as a table of schema pgmq."""
-    return f"pgmq.{ident(name)}"
+    """`name`, which begins with q_ or a_, as a table of schema pgmq: no keyword does."""
+    return f"pgmq.{quoted(name)}"
 
 
 def literal(text: str) -> str:
@@ -74,3 +30,8 @@ def literal(text: str) -> str:
 def several(count: int, noun: str) -> str:
     """``1 row``, ``2,000 rows``."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def moment(at: datetime) -> str:
+    """``2026-11-30 22:50:00Z``, whatever time zone the session has."""
+    return f"{at.astimezone(UTC):%Y-%m-%d %H:%M:%SZ}"

@@ -22,6 +22,7 @@ from redrive.inbox.inbox import Inbox
 from redrive.store.database import arguments
 from redrive.store.faults import explain_psycopg
 from redrive.watch.doctor.finding import NotChecked
+from redrive.watch.doctor.names import quoted
 
 # A check reads the catalogue or the edge of an index: what takes longer is itself sick.
 ANSWERS_WITHIN = 5.0
@@ -44,7 +45,8 @@ select current_user::text as me,
                 where n.nspname = 'redrive' and c.relname = 'queue') as has_redrive,
        exists (select from pg_class c join pg_namespace n on n.oid = c.relnamespace
                 where n.nspname = 'pgmq' and c.relname = 'meta') as has_pgmq,
-       current_setting('server_version_num')::integer as version
+       current_setting('server_version_num')::integer as version,
+       (select array_agg(word::text) from pg_get_keywords() where catcode <> 'U') as keywords
 """
 
 
@@ -89,6 +91,7 @@ class Patient:
     has_redrive: bool
     has_pgmq: bool
     version: int
+    keywords: Sequence[str]
     _queues: list[Queue] | NotChecked | None = field(default=None, repr=False)
 
     @classmethod
@@ -104,6 +107,15 @@ class Patient:
 
     async def close(self) -> None:
         await self.connection.close()
+
+    async def reconnect(self) -> None:
+        """After a question that was not answered. Raises `Unavailable`."""
+        await self.connection.close()
+        self.connection = await connect(self.url)
+
+    def ident(self, name: str | None) -> str:
+        """`name` of a role or database as an identifier in SQL to be run here."""
+        return quoted(name or "", self.keywords)
 
     async def rows(self, sql: str, *params: object, within: float = ANSWERS_WITHIN) -> list[Any]:
         """The rows of a query, columns by name. Raises `NotChecked`, `Unavailable`."""
@@ -224,7 +236,9 @@ async def _ask(
 
 def _explained(error: psycopg.Error, within: float) -> Exception:
     message = " ".join((error.diag.message_primary or str(error)).split())
-    if error.sqlstate is None or error.sqlstate in _LOST or error.sqlstate[:2] == "08":
+    if error.sqlstate is None:
+        return explain_psycopg(error) or NotChecked(f"the answer cannot be read: {message}")
+    if error.sqlstate in _LOST or error.sqlstate[:2] == "08":
         return explain_psycopg(error) or Unavailable(f"the database is out of reach: {message}")
     match error.sqlstate:
         case "57014":

@@ -157,13 +157,19 @@ async def pgmq_meta(patient: Patient) -> list[Finding]:
             row.name,
             f"table {table('q_' + row.name)} is there, but pgmq does not list queue {row.name}",
             (
-                "insert into pgmq.meta (queue_name, is_partitioned, is_unlogged) values "
-                f"({literal(row.name)}, {str(row.partitioned).lower()}, {str(row.unlogged).lower()});",
+                "insert into pgmq.meta (queue_name, is_partitioned, is_unlogged) select "
+                f"{literal(row.name)}, {str(row.partitioned).lower()}, {str(row.unlogged).lower()} "
+                f"where {_has_table(row.name)} on conflict do nothing;",
             ),
             safe=True,
         )
         for row in there
     ]
+
+
+def _has_table(name: str) -> str:
+    """A condition of a fix, which holds when it runs or does not."""
+    return f"(to_regclass({literal(table('q_' + name))}) is not null)"
 
 
 def _without_table(name: str, archive: bool) -> Finding:
@@ -176,7 +182,7 @@ def _without_table(name: str, archive: bool) -> Finding:
         return Finding(
             "error", name, f"{problem}; its archive is there", (f"select pgmq.create({literal(name)});",)
         )
-    fix = f"delete from pgmq.meta where queue_name = {literal(name)};"
+    fix = f"delete from pgmq.meta where queue_name = {literal(name)} and not {_has_table(name.lower())};"
     return Finding("error", name, problem, (fix,), safe=True)
 
 

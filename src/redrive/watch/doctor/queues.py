@@ -6,17 +6,26 @@ from typing import Any
 
 from redrive.watch.doctor.finding import Check, Finding, NotChecked, check, not_checked
 from redrive.watch.doctor.names import literal, several, table
-from redrive.watch.doctor.patient import Patient
+from redrive.watch.doctor.patient import Patient, Queue
 
 # Rows of keys looked at, a table; there are no more of them than messages in hand.
 _MOST = 10_000
+
+
+def _prepare(queue: Queue, *, tables: str | None = None) -> tuple[str, ...]:
+    """What makes what a queue lacks, again; `tables` of this queue of pgmq's have to be there before.
+
+    Another's name may be one that redrive does not give queues: such a queue is adopted again, not created.
+    """
+    verb = "adopt_queue" if queue.adopted else "create_queue"
+    made = (f"select pgmq.create({literal(tables)});",) if tables else ()
+    return (*made, f"select redrive.{verb}({literal(queue.name)});")
 
 
 @check("each queue that redrive knows has its tables")
 async def queue_tables(patient: Patient) -> list[Finding]:
     findings: list[Finding] = []
     for each in await patient.queues():
-        name = literal(each.name)
         if not each.has_queue:
             findings.append(
                 Finding(
@@ -25,7 +34,7 @@ async def queue_tables(patient: Patient) -> list[Finding]:
                     f"queue {each.name}: table {table('q_' + each.name)} is gone, as after pgmq.drop_queue; "
                     f"whoever "
                     f"sends is refused (to forget the queue: redrive queue drop {each.name})",
-                    (f"select redrive.create_queue({name});",),
+                    _prepare(each, tables=each.name if each.adopted else None),
                 )
             )
         elif not each.has_archive:
@@ -34,7 +43,7 @@ async def queue_tables(patient: Patient) -> list[Finding]:
                     "error",
                     each.name,
                     f"queue {each.name}: its archive {table('a_' + each.name)} is gone, so no job can end",
-                    (f"select pgmq.create({name});", f"select redrive.create_queue({name});"),
+                    _prepare(each, tables=each.name),
                     safe=True,
                 )
             )
@@ -45,14 +54,10 @@ async def queue_tables(patient: Patient) -> list[Finding]:
 async def dead_letter_queues(patient: Patient) -> list[Finding]:
     findings: list[Finding] = []
     for each in await patient.queues():
-        name = literal(each.name)
         if each.has_queue and each.has_archive and not each.has_dlq:
-            fix: tuple[str, ...] = (f"select redrive.create_queue({name});",)
+            fix = _prepare(each)
         elif each.has_dlq and not each.has_dlq_archive:
-            fix = (
-                f"select pgmq.create({literal(each.name + '_dlq')});",
-                f"select redrive.create_queue({name});",
-            )
+            fix = _prepare(each, tables=f"{each.name}_dlq")
         else:
             continue
         missing = "archive of its dead-letter queue" if each.has_dlq else f"dead-letter queue {each.name}_dlq"
@@ -92,7 +97,13 @@ def _again(row: Any) -> Finding:
         severity, problem = "error", f"{problem}in it already: sends will fail until the ids are past it"
     else:
         severity, problem = "warning", f"{problem}in its archive: what ends will replace older rows there"
-    fix = (f"select setval({literal(row.sequence)}, {highest});",)
+    archived = f", (select max(msg_id) from {table(f'a_{row.name}')})" if row.has_archive else ""
+    # By nextval, from where the sequence is then: it never goes back, whoever sends meanwhile.
+    fix = (
+        f"select max(nextval({literal(row.sequence)})) from generate_series("
+        f"(select last_value + is_called::integer from {row.sequence}), "
+        f"greatest((select max(msg_id) from {table(f'q_{row.name}')}){archived}));",
+    )
     return Finding(severity, row.name, problem, fix, safe=True)
 
 
@@ -102,6 +113,7 @@ def _next_id(name: str, sequence: str, has_archive: bool) -> str:
         (select {literal(name)}::text as name, {literal(sequence)}::text as sequence,
                 coalesce((select max(msg_id) from {table(f"q_{name}")}), 0) as live,
                 coalesce({archived}, 0) as archived,
+                {str(has_archive).lower()} as has_archive,
                 case when s.is_called then s.last_value + 1 else s.last_value end as next
            from {sequence} s)"""
 

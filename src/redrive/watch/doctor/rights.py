@@ -8,34 +8,48 @@ from typing import Any
 
 from redrive.sql import function_files
 from redrive.watch.doctor.finding import Check, Finding, NotChecked, check
-from redrive.watch.doctor.names import ident, literal
+from redrive.watch.doctor.names import literal
 from redrive.watch.doctor.patient import Patient
 
 # Who is anybody: PUBLIC, and the roles under which Supabase lets browsers in.
 _ANYBODY = """(select 0::oid as oid, 'public'::text as name
                union all
                select oid, rolname::text from pg_roles where rolname in ('anon', 'authenticated'))"""
+# Anybody, with each role that it is a member of, and what it is granted is granted through: g.oid.
+_MEMBERS = """(select w.rolname::text as name, through.rolname::text as through,
+                      quote_ident(through.rolname) as quoted, g.oid, quote_ident(g.rolname) as grantee
+                 from pg_roles w
+                 join pg_auth_members m on m.member = w.oid
+                 join pg_roles through on through.oid = m.roleid
+                 join pg_roles g on g.oid = m.roleid or pg_has_role(m.roleid, g.oid, 'member')
+                where w.rolname in ('anon', 'authenticated') and not w.rolsuper)"""
 
 
 @check("the workers' role may execute what a worker calls")
 async def role_rights(patient: Patient) -> list[Finding]:
     patient.demand_redrive()
-    role = ident(patient.role)
+    role = patient.ident(patient.role)
     if patient.role_oid is None:
         return [
             Finding("error", patient.role, f"role {role} does not exist", (f"create role {role} login;",))
         ]
     wanted = sorted(file.name for file in function_files() if "work" in file.parts)
+    workers = sorted(file.name for file in function_files() if file.parts == ("work",))
     found = await patient.row(
         """
         select has_schema_privilege(r.oid, 'redrive', 'usage') as usage,
                has_database_privilege(r.oid, current_database(), 'connect') as connect,
                array(select p.oid::regprocedure::text from pg_proc p
                       where p.pronamespace = to_regnamespace('redrive') and p.proname = any (%s)
-                        and not has_function_privilege(r.oid, p.oid, 'execute') order by 1) as lacking
+                        and not has_function_privilege(r.oid, p.oid, 'execute') order by 1) as lacking,
+               has_schema_privilege(r.oid, 'redrive', 'usage')
+               and not exists (select from pg_proc p
+                                where p.pronamespace = to_regnamespace('redrive') and p.proname = any (%s)
+                                  and has_function_privilege(r.oid, p.oid, 'execute')) as other
           from pg_roles r where r.oid = %s
         """,
         wanted,
+        workers,
         patient.role_oid,
     )
     lacks = ["usage on schema redrive"] if not found.usage else []
@@ -43,7 +57,11 @@ async def role_rights(patient: Patient) -> list[Finding]:
     lacks += [f"execute on {each}" for each in found.lacking]
     if not lacks:
         return []
-    fix = [f"grant connect on database {ident(patient.database)} to {role};"] if not found.connect else []
+    fix = (
+        [f"grant connect on database {patient.ident(patient.database)} to {role};"]
+        if not found.connect
+        else []
+    )
     if not found.usage or found.lacking:
         fix.append(f"redrive grant {shlex.quote(patient.role)} work")
     if not found.usage:
@@ -52,7 +70,12 @@ async def role_rights(patient: Patient) -> list[Finding]:
         fix.append(f"grant execute on function {', '.join(found.lacking)} to {role};")
     shown = ", ".join(lacks[:3]) + (f" and {len(lacks) - 3} more" if len(lacks) > 3 else "")
     problem = f"role {role} cannot work: it lacks {shown}"
-    return [Finding("error", patient.role, problem, tuple(fix))]
+    if patient.around.role is not None:
+        return [Finding("error", patient.role, problem, tuple(fix))]
+    # It looks, sends or operates: nothing of what workers alone call is its to execute.
+    severity = "note" if found.other else "error"
+    problem += "; it is the role that the doctor connects as: name the workers' with --role"
+    return [Finding(severity, patient.role, problem, tuple(fix))]
 
 
 @check("what redrive grant recorded is granted, and its roles exist")
@@ -61,7 +84,7 @@ async def recorded_grants(patient: Patient) -> list[Finding]:
     pairs = [(file.name, part) for file in function_files() for part in file.parts]
     found = await patient.rows(
         """
-        select g.role, g.part, r.oid is not null as there,
+        select g.role, quote_ident(g.role) as quoted, g.part, r.oid is not null as there,
                array(select p.oid::regprocedure::text
                        from unnest(%s::text[], %s::text[]) f(name, part)
                        join pg_proc p on p.pronamespace = to_regnamespace('redrive') and p.proname = f.name
@@ -79,11 +102,12 @@ async def recorded_grants(patient: Patient) -> list[Finding]:
 
 def _recorded(row: Any) -> list[Finding]:
     subject = f"{row.role} {row.part}"
-    role = ident(row.role)
+    role = row.quoted
     if not row.there:
         problem = f"role {role} was granted {row.part} and does not exist any more"
         forget = (
-            f"delete from redrive.role_grant where role = {literal(row.role)} and part = {literal(row.part)};"
+            f"delete from redrive.role_grant where role = {literal(row.role)} and part = {literal(row.part)} "
+            f"and not exists (select from pg_roles where rolname = {literal(row.role)});"
         )
         return [Finding("warning", subject, problem, (forget,), safe=True)]
     if not (row.lacking or row.closed):
@@ -96,6 +120,7 @@ def _recorded(row: Any) -> list[Finding]:
 
 _HIDDEN = """
 select c.oid::regclass::text as name, c.relforcerowsecurity as forced, r.rolname::text as role,
+       quote_ident(r.rolname) as quoted, quote_ident(r.rolname || '_all') as policy_name,
        pg_get_userbyid(c.relowner)::text as owner,
        r.rolname = {owner} as is_owner,
        exists (select from pg_policy p where p.polrelid = c.oid
@@ -133,19 +158,17 @@ def _hidden(row: Any) -> Finding:
     if row.forced:
         fix = (f"alter table {row.name} no force row level security;",)
         if row.owner != row.role:
-            fix += (f"alter table {row.name} owner to {ident(row.role)};",)
+            fix += (f"alter table {row.name} owner to {row.quoted};",)
     elif row.is_owner:
-        fix = (f"alter table {row.name} owner to {ident(row.role)};",)
+        fix = (f"alter table {row.name} owner to {row.quoted};",)
     else:
         fix = (
-            f"create policy {ident(row.role + '_all')} on {row.name} to {ident(row.role)} using (true) "
-            "with check (true);",
+            f"create policy {row.policy_name} on {row.name} to {row.quoted} using (true) with check (true);",
         )
     return Finding(
         "error" if row.is_owner else "warning",
         row.name,
-        f"there is {why} can be seen by {ident(row.role)}, {whose}: what waits there looks like an empty "
-        f"table",
+        f"there is {why} can be seen by {row.quoted}, {whose}: what waits there looks like an empty table",
         fix,
     )
 
@@ -165,7 +188,7 @@ async def owner_rights(patient: Patient) -> list[Finding]:
         """,
         tables,
     )
-    owner = ident(patient.owner or "")
+    owner = patient.ident(patient.owner)
     return [
         Finding(
             "error",
@@ -198,42 +221,99 @@ async def open_functions(patient: Patient) -> list[Finding]:
         Finding(
             "error",
             row.name,
-            f"{_who(row.who)} may execute {row.name}, which acts as {ident(patient.owner or '')}",
+            f"{_who(row.who)} may execute {row.name}, which acts as {patient.ident(patient.owner)}",
             (f"revoke all on function {row.name} from {row.who};",),
             safe=True,
         )
         for row in found
+    ] + await _by_membership(
+        patient,
+        "execute {} of redrive's functions",
+        """
+        select p.oid, a.grantee
+          from pg_proc p cross join aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) a
+         where p.pronamespace = to_regnamespace('redrive') and a.privilege_type = 'EXECUTE'
+        """,
+    )
+
+
+async def _by_membership(patient: Patient, may: str, granted: str, *params: object) -> list[Finding]:
+    """Anybody that has what is `granted` (oid, grantee) as a member of another role."""
+    found = await patient.rows(
+        f"""
+        select w.name, w.through, w.quoted, count(distinct a.oid)::integer as count
+          from ({granted}) a join {_MEMBERS} w on w.oid = a.grantee
+         group by 1, 2, 3 order by 1, 2
+        """,
+        *params,
+    )
+    return [
+        Finding(
+            "error",
+            f"{row.name} in {row.through}",
+            f"role {row.name} is a member of {row.quoted}, and may {may.format(format(row.count, ','))} "
+            "through it",
+            (f"revoke {row.quoted} from {row.name};",),
+        )
+        for row in found
     ]
+
+
+# A body that is no text (begin atomic) is known by what it depends on; of the others the text is searched,
+# and the search_path they set: SQL that is put together from pieces is not seen.
+_DEFINERS = f"""
+select p.oid::regprocedure::text as name, array_agg(distinct w.name order by w.name) as who,
+       array_agg(distinct w.grantee order by w.grantee) as grantees
+  from pg_proc p
+ cross join aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) a
+  join (select name, name as grantee, oid from {_ANYBODY} w
+        union all select name, grantee, oid from {_MEMBERS} w) w
+    on w.oid = a.grantee and w.oid <> p.proowner
+ where a.privilege_type = 'EXECUTE' and p.prosecdef and pg_get_userbyid(p.proowner) = %s
+   and p.pronamespace not in ('redrive'::regnamespace, 'pg_catalog'::regnamespace)
+   and p.pronamespace is distinct from to_regnamespace('pgmq')
+   and (p.prosrc ~* '(\\m|")(redrive|pgmq)"?\\s*\\.'
+        or exists (select from unnest(p.proconfig) c where c ~ '^search_path=.*\\m(redrive|pgmq)\\M')
+        or exists (select from pg_depend d
+                    where d.classid = 'pg_proc'::regclass and d.objid = p.oid
+                      and (d.refclassid = 'pg_proc'::regclass
+                           and d.refobjid in (select f.oid from pg_proc f where f.pronamespace in (
+                                   to_regnamespace('redrive'), to_regnamespace('pgmq')))
+                           or d.refclassid = 'pg_class'::regclass
+                           and d.refobjid in (select c.oid from pg_class c where c.relnamespace in (
+                                   to_regnamespace('redrive'), to_regnamespace('pgmq'))))))
+ group by p.oid order by 1
+"""
 
 
 @check("no other SECURITY DEFINER function lets anybody at queues with redrive's rights")
 async def definer_functions(patient: Patient) -> list[Finding]:
     patient.demand_redrive()
-    found = await patient.rows(
-        f"""
-        select p.oid::regprocedure::text as name, array_agg(w.name order by w.name) as who
-          from pg_proc p
-         cross join {_ANYBODY} w
-         cross join aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) a
-         where p.prosecdef and pg_get_userbyid(p.proowner) = %s
-           and p.pronamespace <> to_regnamespace('redrive') and p.pronamespace <> 'pg_catalog'::regnamespace
-           and p.prosrc ~* '\\m(redrive|pgmq)\\.'
-           and a.grantee = w.oid and a.privilege_type = 'EXECUTE'
-         group by p.oid order by 1
-        """,
-        patient.owner,
-    )
+    found = await patient.rows(_DEFINERS, patient.owner)
     return [
         Finding(
             "warning",
             row.name,
             f"{_who(*row.who)} may execute {row.name}, a SECURITY DEFINER function of "
-            f"{ident(patient.owner or '')} that "
-            "reaches redrive or pgmq",
-            (f"revoke execute on function {row.name} from {', '.join(row.who)};",),
+            f"{patient.ident(patient.owner)} that reaches redrive or pgmq",
+            (f"revoke execute on function {row.name} from {', '.join(row.grantees)};",),
         )
         for row in found
     ]
+
+
+# Columns' too: to take all rights on a table takes those on its columns.
+_TABLE_RIGHTS = """
+select c.oid, a.grantee, a.privilege_type
+  from pg_class c
+ cross join lateral (select * from aclexplode(coalesce(c.relacl, acldefault('r', c.relowner)))
+                     union all
+                     select x.* from pg_attribute t cross join aclexplode(t.attacl) x
+                      where t.attrelid = c.oid) a
+ where c.relkind in ('r', 'p', 'v', 'm')
+   and (c.relnamespace = to_regnamespace('redrive')
+        or c.relnamespace = to_regnamespace('pgmq') and c.relname = any (%s))
+"""
 
 
 @check("tables of redrive and of its queues cannot be read or written by just anybody")
@@ -247,11 +327,7 @@ async def open_tables(patient: Patient) -> list[Finding]:
                array_agg(distinct lower(a.privilege_type) order by lower(a.privilege_type)) as rights
           from pg_class c
          cross join {_ANYBODY} w
-         cross join aclexplode(c.relacl) a
-         where c.relkind in ('r', 'p', 'v', 'm')
-           and (c.relnamespace = to_regnamespace('redrive')
-                or c.relnamespace = to_regnamespace('pgmq') and c.relname = any (%s))
-           and a.grantee = w.oid
+          join ({_TABLE_RIGHTS}) a on a.oid = c.oid and a.grantee = w.oid
          group by c.oid, w.name order by 1, 2
         """,
         queue_tables,
@@ -265,7 +341,7 @@ async def open_tables(patient: Patient) -> list[Finding]:
             safe=row.ours,
         )
         for row in found
-    ]
+    ] + await _by_membership(patient, "read or write {} of these tables", _TABLE_RIGHTS, queue_tables)
 
 
 def _who(*names: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 
 from redrive.watch.doctor.finding import Check, Finding, check
+from redrive.watch.doctor.names import moment
 from redrive.watch.doctor.patient import Patient
 
 _LATEST = 120
@@ -29,7 +30,7 @@ async def schedules(patient: Patient, *, latest: float = _LATEST) -> list[Findin
                 Finding("note", row.name, problem, (f"redrive schedule resume {shlex.quote(row.name)}",))
             )
         elif row.lag is not None and row.lag > latest:
-            last = "it never ran" if row.last_tick is None else f"last: {row.last_tick:%Y-%m-%d %H:%M:%SZ}"
+            last = "it never ran" if row.last_tick is None else f"last: {moment(row.last_tick)}"
             problem = (
                 f"schedule {row.name} has been due for {row.lag:,.0f} s and nobody ran it: the app that "
                 f"declares it "

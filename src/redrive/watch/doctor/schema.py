@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import re
+from typing import Any
 
 from redrive.errors import SetupError
-from redrive.sql import function_files
+from redrive.sql import function_files, table_files
 from redrive.store import migrations
 from redrive.watch.doctor.finding import Check, Finding, NotChecked, check
+from redrive.watch.doctor.made import Function, functions, parts
 from redrive.watch.doctor.patient import Patient
-
-_BODY = re.compile(
-    r"\bcreate function redrive\.(\w+)\s*\(.*?\bas (\$\w*\$)(.*?)\2", re.DOTALL | re.IGNORECASE
-)
 
 
 @check("schema redrive is there, and of this release")
@@ -30,11 +27,50 @@ async def schema(patient: Patient) -> list[Finding]:
             )
         ]
     statement = migrations.check_statement()
+    rows = await patient.rows(statement.sql)
     try:
-        lacking = statement.load(await patient.rows(statement.sql))
+        lacking = statement.load(rows)
     except SetupError as error:
         raise NotChecked(str(error)) from error
-    return [Finding("error", "schema redrive", each, fix) for each in lacking if not each.startswith("pgmq ")]
+    applied = {(row.name, row.checksum) for row in rows if row.kind == "table"}
+    return [
+        Finding("error", "schema redrive", each, fix) for each in lacking if not each.startswith("pgmq ")
+    ] + await _parts(patient, applied)
+
+
+async def _parts(patient: Patient, applied: set[tuple[str, str]]) -> list[Finding]:
+    """The columns and indexes that somebody dropped of what the applied table files made."""
+    made = parts(file for file in table_files() if (file.name, file.checksum) in applied)
+    found = await patient.rows(
+        """
+        select w.number, t.oid is not null as there
+          from unnest(%s::text[], %s::text[], %s::text[]) with ordinality w(of, kind, name, number)
+          left join pg_class t on t.relnamespace = to_regnamespace('redrive') and t.relname = w.of
+         where case w.kind when 'column' then not exists (
+                        select from pg_attribute a
+                         where a.attrelid = t.oid and a.attname = w.name and not a.attisdropped)
+                    else not exists (
+                        select from pg_index i join pg_class c on c.oid = i.indexrelid
+                         where i.indrelid = t.oid and c.relname = w.name and i.indisvalid) end
+         order by 1
+        """,
+        [part.table for part in made],
+        [part.kind for part in made],
+        [part.name for part in made],
+    )
+    lost = sorted({made[int(row.number) - 1].table for row in found if not row.there})
+    return [
+        Finding("error", f"redrive.{table}", f"table redrive.{table} is missing: somebody dropped it")
+        for table in lost
+    ] + [
+        Finding(
+            "error",
+            f"redrive.{part.table}",
+            f"redrive.{part.table} lacks its {part.kind} {part.name}: somebody dropped it",
+            (part.again,),
+        )
+        for part in (made[int(row.number) - 1] for row in found if row.there)
+    ]
 
 
 @check("no function of schema redrive was edited since it was made")
@@ -50,7 +86,9 @@ async def edited(patient: Patient) -> list[Finding]:
     }
     found = await patient.rows(
         """
-        select p.proname::text as name, array_agg(p.prosrc) as bodies,
+        select p.proname::text as name, array_agg(p.prosrc order by p.oid) as bodies,
+               array_agg(p.prosecdef order by p.oid) as definers,
+               array_agg(array_to_json(coalesce(p.proconfig, '{}')) order by p.oid) as settings,
                array_agg(p.oid::regprocedure::text order by p.oid) as signatures
           from pg_proc p
          where p.pronamespace = to_regnamespace('redrive')
@@ -62,13 +100,13 @@ async def edited(patient: Patient) -> list[Finding]:
         file = ours.get(row.name)
         if file is None:
             findings += _unknown(row.signatures) if row.name not in made else []
-        elif made.get(row.name) == file.checksum and sorted(row.bodies) != bodies(file.text):
+        elif made.get(row.name) == file.checksum and (how := _differs(row, functions(file.text))):
             findings.append(
                 Finding(
                     "error",
                     f"redrive.{row.name}",
                     f"function redrive.{row.name} is not what redrive {migrations.version('redrive')} made: "
-                    "somebody replaced it",
+                    f"somebody {how}",
                     (
                         f"delete from redrive.schema_file where kind = 'function' and name = '{row.name}';",
                         "redrive migrate",
@@ -78,9 +116,16 @@ async def edited(patient: Patient) -> list[Finding]:
     return findings
 
 
-def bodies(text: str) -> list[str]:
-    """The bodies of the functions that a file creates, sorted."""
-    return sorted(found[2] for found in _BODY.findall(text))
+def _differs(row: Any, expected: list[Function]) -> str:
+    there = sorted(
+        Function(body, definer, tuple(sorted(settings)))
+        for body, definer, settings in zip(row.bodies, row.definers, row.settings, strict=True)
+    )
+    if there == expected:
+        return ""
+    if sorted(each.body for each in there) != sorted(each.body for each in expected):
+        return "replaced it"
+    return "changed whose rights it runs with (SECURITY DEFINER), or its settings (search_path, lock_timeout)"
 
 
 def _unknown(signatures: list[str]) -> list[Finding]:

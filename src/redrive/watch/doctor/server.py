@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from redrive.watch.doctor.finding import Check, Finding, NotChecked, check
-from redrive.watch.doctor.names import ident
 from redrive.watch.doctor.patient import Patient
 
 OLDEST = 140000
@@ -60,7 +59,7 @@ async def connections(patient: Patient) -> list[Finding]:
     processes, whence = await _processes(patient)
     found = (await patient.rows(_ROOM, patient.role))[:1]
     if not found:
-        raise NotChecked(f"role {ident(patient.role)} does not exist")
+        raise NotChecked(f"role {patient.ident(patient.role)} does not exist")
     [room] = found
     handlers = min(patient.around.concurrency, _MOST_OF_HANDLERS)
     needed = processes * (_A_PROCESS + handlers)
@@ -75,16 +74,19 @@ async def connections(patient: Patient) -> list[Finding]:
     if needed > free:
         problem = (
             f"{sums}, and the server has room for {max(free, 0)}: max_connections {room.most}, less "
-            f"{room.reserved} "
-            f"reserved and {others} of others"
+            f"{room.reserved} reserved and {others} of others (another value takes a restart of the server)"
         )
         fix = f"alter system set max_connections = {room.reserved + others + needed + 20};"
         findings.append(Finding("warning", "server", problem, (fix,)))
     for limit, subject, fix in (
-        (room.role_limit, f"role {ident(patient.role)}", "alter {subject} connection limit {needed};"),
+        (
+            room.role_limit,
+            f"role {patient.ident(patient.role)}",
+            "alter {subject} connection limit {needed};",
+        ),
         (
             room.database_limit,
-            f"database {ident(patient.database)}",
+            f"database {patient.ident(patient.database)}",
             "alter {subject} connection limit {needed};",
         ),
     ):

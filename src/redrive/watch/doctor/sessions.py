@@ -13,7 +13,7 @@ LONGEST = 600.0
 _TRANSACTIONS = """
 select a.pid, a.usename::text as role, nullif(a.application_name, '') as application, a.state,
        extract(epoch from clock_timestamp() - a.xact_start)::float8 as age,
-       extract(epoch from clock_timestamp() - a.state_change)::float8 as idle,
+       extract(epoch from clock_timestamp() - coalesce(a.state_change, a.xact_start))::float8 as idle,
        age(a.backend_xmin) as xmin, left(regexp_replace(a.query, '\\s+', ' ', 'g'), 60) as query
   from pg_stat_activity a
  where a.pid <> pg_backend_pid() and a.backend_type in ('client backend', 'walsender')

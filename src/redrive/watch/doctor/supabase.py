@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-from redrive.watch.doctor.finding import Check, Finding, NotChecked, check
-from redrive.watch.doctor.names import literal, several
+import re
+from datetime import timedelta
+from typing import Any
+
+from redrive.errors import ConfigError
+from redrive.watch.doctor.finding import Check, Finding, NotChecked, check, not_checked
+from redrive.watch.doctor.names import literal, moment, several
 from redrive.watch.doctor.patient import Patient
+from redrive.watch.times import Times
 
 _CRON = "pg_cron is not installed in this database"
 _NET = "pg_net is not installed in this database"
@@ -24,9 +30,10 @@ async def cron_failing(patient: Patient) -> list[Finding]:
     await _demand(patient, "cron.job_run_details", _CRON)
     found = await patient.rows(
         """
-        select coalesce(j.jobname, j.jobid::text) as name, j.jobid, d.return_message as said, d.end_time as at
+        select coalesce(j.jobname, j.jobid::text) as name, j.jobid, d.return_message as said, d.at
           from cron.job j
-         cross join lateral (select r.status, r.return_message, r.end_time from cron.job_run_details r
+         cross join lateral (select r.status, r.return_message, coalesce(r.end_time, r.start_time) as at
+                               from cron.job_run_details r
                               where r.jobid = j.jobid and r.status in ('succeeded', 'failed')
                               order by r.runid desc limit 1) d
          where j.active and d.status = 'failed' order by 1
@@ -36,7 +43,8 @@ async def cron_failing(patient: Patient) -> list[Finding]:
         Finding(
             "error",
             row.name,
-            f"pg_cron's job {row.name} failed when it last ran ({row.at:%Y-%m-%d %H:%M:%SZ}): "
+            f"pg_cron's job {row.name} failed when it last ran"
+            f"{f' ({moment(row.at)})' if row.at else ''}: "
             f"{' '.join((row.said or '').split())[:160]}",
             (f"select * from cron.job_run_details where jobid = {row.jobid} order by runid desc limit 5;",),
         )
@@ -44,36 +52,53 @@ async def cron_failing(patient: Patient) -> list[Finding]:
     ]
 
 
-# How often a job runs, of the schedules that say it plainly: every so many seconds or minutes.
-_STALLED = r"""
-select coalesce(j.jobname, j.jobid::text) as name, j.schedule,
-       extract(epoch from now() - r.last)::float8 as since
-  from (select j.*,
-               case when j.schedule ~* '^\s*[0-9]+\s+seconds?\s*$' then n.number
-                    when j.schedule ~ '^\s*\*(\s+\*){4}\s*$' then 60
-                    when j.schedule ~ '^\s*\*/[0-9]+(\s+\*){4}\s*$' then 60 * n.number end as every
-          from cron.job j cross join lateral (select substring(j.schedule from '[0-9]+')::integer as number) n
-         where j.active) j
+_RUNS = """
+select coalesce(j.jobname, j.jobid::text) as name, j.jobid, j.schedule, r.last, now() as now,
+       coalesce(nullif(current_setting('cron.timezone', true), ''), 'GMT') as zone,
+       coalesce(current_setting('cron.log_run', true), 'on') as logged
+  from cron.job j
  cross join lateral (select max(d.start_time) as last from cron.job_run_details d where d.jobid = j.jobid) r
- where r.last < now() - make_interval(secs => 5 * j.every + 60)
- order by 1
+ where j.active order by 1
 """
+_SECONDS = re.compile(r"\s*(\d+)\s+seconds?\s*", re.IGNORECASE)
+_LATE = timedelta(minutes=5)
 
 
 @check("pg_cron runs its jobs when they are due")
 async def cron_stalled(patient: Patient) -> list[Finding]:
     await _demand(patient, "cron.job_run_details", _CRON)
-    return [
-        Finding(
-            "error",
-            row.name,
-            f"pg_cron's job {row.name} ({row.schedule}) has not run for {row.since / 60:,.0f} minutes: "
-            f"pg_cron has stopped, or "
-            "all its workers hang; a restart of the server starts it again",
-            ("select pid, state, query from pg_stat_activity where application_name like 'pg_cron%';",),
-        )
-        for row in await patient.rows(_STALLED)
-    ]
+    found = await patient.rows(_RUNS)
+    if found and found[0].logged == "off":
+        raise NotChecked("cron.log_run is off: pg_cron keeps no record of what it runs")
+    return [finding for row in found for finding in _runs(row)]
+
+
+def _runs(row: Any) -> list[Finding]:
+    job = f"pg_cron's job {row.name} ({row.schedule})"
+    if row.last is None:
+        # How old a job is stands nowhere.
+        problem = f"{job}: no run is on record; it is new, or pg_cron does not run it"
+        return [Finding("note", row.name, problem)]
+    try:
+        ticks = _times(row.schedule, row.zone).after(row.last)
+        due = next(ticks)
+        late = max(next(ticks), due + _LATE) < row.now
+    except (ConfigError, StopIteration):
+        return [not_checked(f"the schedule of {job} cannot be read", row.name)]
+    if not late:
+        return []
+    problem = (
+        f"{job} has not run since {moment(row.last)}, and was due at {moment(due)}: pg_cron has stopped, or "
+        "all its workers hang; a restart of the server starts it again"
+    )
+    look = "select pid, state, query from pg_stat_activity where application_name like 'pg_cron%';"
+    return [Finding("error", row.name, problem, (look,))]
+
+
+def _times(schedule: str, zone: str) -> Times:
+    """A schedule of pg_cron's: every so many seconds, or five fields, in which $ is a month's last day."""
+    seconds = _SECONDS.fullmatch(schedule)
+    return Times.of(int(seconds[1]) if seconds else schedule.replace("$", "L"), zone)
 
 
 @check("no job of pg_cron is switched off")

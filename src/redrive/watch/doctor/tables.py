@@ -148,8 +148,8 @@ async def autovacuum(
         select c.relname::text as relation, c.oid::regclass::text as name,
                s.n_dead_tup as dead, s.n_live_tup as live,
                extract(epoch from now() - greatest(s.last_autovacuum, s.last_vacuum))::float8 as since,
-               coalesce('autovacuum_enabled=false' = any (c.reloptions)
-                        or 'autovacuum_enabled=off' = any (c.reloptions), false) as off
+               exists (select from pg_options_to_table(c.reloptions) o
+                        where o.option_name = 'autovacuum_enabled' and not o.option_value::boolean) as off
           from pg_class c join pg_stat_all_tables s on s.relid = c.oid
          where c.relnamespace = to_regnamespace('pgmq') and c.relname = any (%s)
          order by 1
@@ -176,4 +176,40 @@ async def autovacuum(
     return findings
 
 
-CHECKS: tuple[Check, ...] = (archive_columns, indexes, unlogged_queues, partitioned_queues, autovacuum)
+@check("no trigger of somebody else's decides over what is sent, or what becomes of it")
+async def foreign_triggers(patient: Patient) -> list[Finding]:
+    found = await patient.rows(
+        """
+        select c.oid::regclass::text as name, c.relname::text as relation, quote_ident(t.tgname) as trigger,
+               p.oid::regprocedure::text as function
+          from pg_trigger t
+          join pg_class c on c.oid = t.tgrelid
+          join pg_proc p on p.oid = t.tgfoid
+         where c.relnamespace = to_regnamespace('pgmq') and c.relname = any (%s)
+           and not t.tgisinternal and t.tgenabled <> 'D'
+           and p.pronamespace is distinct from to_regnamespace('pgmq')
+           and p.pronamespace is distinct from to_regnamespace('redrive')
+         order by 1, 3
+        """,
+        [name for _, name in await patient.tables()],
+    )
+    return [
+        Finding(
+            "note",
+            row.relation,
+            f"{row.name} has a trigger {row.trigger}, neither pgmq's nor redrive's: {row.function} can "
+            f"change, refuse or swallow what is sent there, and is part of every send and every end of a job",
+            (f"drop trigger {row.trigger} on {row.name};",),
+        )
+        for row in found
+    ]
+
+
+CHECKS: tuple[Check, ...] = (
+    archive_columns,
+    indexes,
+    unlogged_queues,
+    partitioned_queues,
+    autovacuum,
+    foreign_triggers,
+)

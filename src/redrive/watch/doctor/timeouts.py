@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from redrive.watch.doctor.finding import Check, Finding, NotChecked, check, not_checked
-from redrive.watch.doctor.names import literal, table
+from redrive.watch.doctor.names import literal, several, table
 from redrive.watch.doctor.patient import Patient
 
 # Of the newest jobs; fewer than these say nothing of one in a hundred.
@@ -25,20 +25,46 @@ async def visibility_timeout(patient: Patient) -> list[Finding]:
             findings.append(each)
         elif each.p99 > each.vt:
             suggested = _seconds(each.p99 * _ROOM)
+            why = await _unextended(patient, each.name)
             findings.append(
                 Finding(
-                    "warning",
+                    "warning" if why else "note",
                     each.name,
                     f"queue {each.name}: 1 in 100 of its newest {each.jobs:,} jobs took {each.p99:.1f} s or "
-                    f"more, and the "
-                    f"visibility timeout is {each.vt:g} s: without heartbeats (read_with_dlq, a blocked "
-                    f"event loop) "
-                    f"such a job is handed out a second time while it runs; {suggested} s would do, and "
-                    f"{_batch(suggested, each.p99)} read one after the other",
+                    f"more, and the visibility timeout is {each.vt:g} s: "
+                    + (
+                        why
+                        or "its workers' heartbeats make up for it, unless something blocks the event loop"
+                    )
+                    + f"; {suggested} s would do, and {_batch(suggested, each.p99)} read one after the other",
                     (f"redrive queue policy {each.name} --set visibility_timeout={suggested}",),
                 )
             )
     return findings
+
+
+async def _unextended(patient: Patient, name: str) -> str:
+    """Why a delivery of this queue may outlast its visibility timeout; empty where nothing tells of that."""
+    found = await patient.row(
+        """
+        select exists (select from redrive.worker where queue = %s and worker = 'read_with_dlq') as read,
+               (select count(*) from (select from redrive.attempt
+                  where queue = %s and error_type = 'crashed' and at > now() - interval '7 days'
+                  limit 1000) a)::integer as lost
+        """,
+        name,
+        name,
+    )
+    if found.read:
+        return (
+            "read_with_dlq, which works on it, has no heartbeat: such a job is handed out again while it runs"
+        )
+    if found.lost:
+        return (
+            f"{several(found.lost, 'delivery').replace('deliverys', 'deliveries')} within 7 days ended "
+            "without a report, as where a blocked event loop keeps heartbeats back"
+        )
+    return ""
 
 
 @check("each queue's time limit is longer than its handler takes")

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from redrive.watch.doctor.finding import Check, Finding, check
+from redrive.watch.doctor.finding import Check, Finding, NotChecked, check
 from redrive.watch.doctor.names import several
 from redrive.watch.doctor.patient import Patient
 
 _LATEST = 300
+# How often who checks means to: it takes its lease for nine tenths of that.
+_EVERY = """
+select extract(epoch from lease_until - acquired_at)::float8 / 0.9 as every
+  from redrive.leases() where name = 'redrive.health'
+"""
 
 
-@check("the health of the queues is checked, every minute")
+@check("the health of the queues is checked, as often as was meant (each minute by default)")
 async def watcher(patient: Patient, *, latest: float = _LATEST) -> list[Finding]:
     await patient.demand("redrive.watch_state()")
     found = await patient.rows("select age_sec::float8 as age from redrive.watch_state()")
     age = found[0].age if found else None
-    if age is not None and age <= latest:
+    if age is not None and age <= max(latest, 2 * await _every(patient)):
         return []
     when = "was never checked" if age is None else f"was checked last {age / 60:,.0f} minutes ago"
     problem = (
@@ -23,6 +28,14 @@ async def watcher(patient: Patient, *, latest: float = _LATEST) -> list[Finding]
         "finds out"
     )
     return [Finding("error", "health", problem, ("redrive alerts watch",))]
+
+
+async def _every(patient: Patient) -> float:
+    """The seconds between two checks (REDRIVE_CHECK_EVERY), as far as they are known: else 0."""
+    try:
+        return sum(row.every for row in await patient.rows(_EVERY))
+    except NotChecked:
+        return 0
 
 
 @check("alerts have somewhere to go")

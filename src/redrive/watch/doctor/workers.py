@@ -6,7 +6,6 @@ from redrive.watch.doctor.finding import Check, Finding, check
 from redrive.watch.doctor.names import literal, table
 from redrive.watch.doctor.patient import Patient
 
-_ALIVE = 60
 _SHOWN = 10_000
 
 
@@ -24,11 +23,13 @@ async def workers(patient: Patient) -> list[Finding]:
     ]
     found = await patient.rows(
         f"""
-        select r.name, r.ready, q.paused,
-               (select extract(epoch from now() - max(w.last_seen))::float8 from redrive.worker w
-                 where w.queue = r.name and w.worker <> '') as seen
-          from ({" union all ".join(parts)}) r join redrive.queue q on q.queue = r.name
-         where r.ready > 0 and not q.paused
+        with w as materialized (select queue, min(age_sec)::float8 as seen, bool_or(alive) as alive
+                                  from redrive.workers() where worker <> '' group by queue)
+        select r.name, r.ready, w.seen
+          from ({" union all ".join(parts)}) r
+          join redrive.queue q on q.queue = r.name
+          left join w on w.queue = r.name
+         where r.ready > 0 and not q.paused and w.alive is not true
          order by 1
         """
     )
@@ -44,7 +45,6 @@ async def workers(patient: Patient) -> list[Finding]:
             (f"redrive worker --app MODULE:ATTR --queue {row.name}",),
         )
         for row in found
-        if row.seen is None or row.seen > _ALIVE
     ]
 
 
