@@ -51,6 +51,12 @@ def test_a_claim_ends_and_its_token_with_it(firing: Contract) -> None:
     assert deliver(firing) == []
 
 
+def test_what_was_written_while_the_clock_was_ahead_is_told_now(firing: Contract) -> None:
+    firing.clock.move(-86400)
+    declare(firing, "ops")
+    assert deliver(firing) == ["firing"]
+
+
 def test_another_sink_gets_nothing(firing: Contract) -> None:
     assert firing("select * from redrive.claim_alerts(array['pager'])") == []
 
@@ -114,6 +120,7 @@ def test_who_was_never_told_that_it_fires_is_not_told_that_it_is_over(firing: Co
     firing.clock.move(86400)
     deliver(firing, error="503")
     assert deliver(firing) == []
+    declare(firing, "ops")
     delayed(firing, 1)
     check(firing, 60)
     assert deliver(firing) == ["firing"]
@@ -204,15 +211,25 @@ class TestASinkInTrouble:
         declare(firing, "ops")
         assert check(firing, 0) == []
 
+    def test_a_sink_may_be_forgotten_at_once(self, firing: Contract) -> None:
+        check(firing, 601)
+        deliver(firing, "pager")
+        commands = firing.column("select command from redrive.alerts() where rule = 'alerts_undelivered'")
+        assert "redrive alerts forget ops" in commands
+        forget = "select redrive.forget_sink('ops')"
+        assert [firing.value(forget) for _ in range(2)] == [True, False]
+        declare(firing, "pager")
+        check(firing, 60)
+        assert deliver(firing, "ops") == [] and "resolved" in told(firing, "pager")
+
     def test_a_sink_unseen_for_a_day_is_forgotten(self, firing: Contract) -> None:
         deliver(firing)
         check(firing)
         deliver(firing, "pager")
         firing.clock.move(86401)
         check(firing)
-        firing("update redrive.alert_delivery set delivered_at = redrive.clock()")
-        check(firing)
         assert firing("select * from redrive.alert_sinks()") == []
+        assert firing("select * from redrive.alert_deliveries() where delivered_at is null") == []
         assert firing("select * from redrive.alerts() where rule = 'alerts_undelivered'") != []
         check(firing, 60)
         assert firing("select * from redrive.alerts() where rule = 'alerts_undelivered'") == []

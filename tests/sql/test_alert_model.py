@@ -79,7 +79,7 @@ def test_firing_and_resolved_take_turns(rule: Contract, steps: list[tuple[int, i
         if event == "silence":
             rule("select redrive.silence_alert('backlog', null, 200)")
         elif event == "unsilence":
-            rule("select redrive.unsilence()")
+            rule("select redrive.unsilence(p_all => true)")
         elif event == "new sink":
             declare(rule, "ops", "late")
         delayed(rule, value)

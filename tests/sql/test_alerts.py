@@ -190,8 +190,10 @@ class TestTheStates:
         other = rule.connect()
         with other.transaction(force_rollback=True):
             other.execute("lock table pgmq.q_jobs in access exclusive mode")
-            assert check(rule) == [("queue_unreadable", "jobs", "firing")]
-        assert check(rule, 60) == [("queue_unreadable", "jobs", "resolved")]
+            assert check(rule) == [] and check(rule, 200) == []
+        assert (
+            rule.value("select problems -> 0 ->> 'gauge' from redrive.watch_state()") == "unreadable of jobs"
+        )
 
 
 class TestSeveralCheckers:
@@ -366,6 +368,25 @@ class TestSilences:
         check(rule, 60)
         assert told(rule) == []
 
+    def test_nor_is_it_where_a_try_had_failed_before_or_it_was_over_before(self, rule: Contract) -> None:
+        declare(rule, "ops", "two", "late")
+        delayed(rule, 3)
+        check(rule)
+        deliver(rule, error="500")
+        deliver(rule, "two")
+        rule("select redrive.silence_alert('backlog', 'jo*')")
+        listed = rule("select sink, state from redrive.alert_deliveries() order by sink")
+        assert [tuple(d) for d in listed] == [
+            ("late", "held back"),
+            ("ops", "held back"),
+            ("two", "delivered"),
+        ]
+        delayed(rule, 0)
+        check(rule, 60)
+        assert (told(rule), told(rule, "late"), told(rule, "two")) == ([], [], ["firing", "resolved"])
+        [due] = rule("select * from redrive.claim_alerts(array['two'])")
+        assert due.body["summary"] == "over after 60 s: backlog: jobs is 3 (limit > 2)"
+
     def test_there_are_no_reminders_in_it(self, rule: Contract) -> None:
         delayed(rule, 3)
         check(rule)
@@ -379,10 +400,16 @@ class TestSilences:
     def test_they_are_listed_and_ended(self, rule: Contract) -> None:
         rule("select redrive.silence_alert('backlog', 'jobs', 60, 'deploy')")
         rule("select redrive.silence_alert()")
-        listed = rule("select rule, subject, reason from redrive.silences()")
-        assert [tuple(s) for s in listed] == [("backlog", "jobs", "deploy"), (None, None, None)]
+        rule("select redrive.silence_alert('backlog', 'email_*', 4000)")
+        listed = rule("select rule, subject, reason, known from redrive.silences()")
+        assert [tuple(s) for s in listed] == [
+            ("backlog", "jobs", "deploy", True),
+            (None, None, None, True),
+            ("backlog", "email_*", None, False),
+        ]
+        assert rule.value("select redrive.unsilence(p_subject => 'email_*')") == 1
         assert rule.value("select redrive.unsilence(p_subject => 'jobs')") == 1
-        assert rule.value("select redrive.unsilence()") == 1
+        assert rule.value("select redrive.unsilence(p_all => true)") == 1
         assert rule("select * from redrive.silences()") == []
 
     @pytest.mark.parametrize(
@@ -390,6 +417,7 @@ class TestSilences:
         [
             ("silence_alert('nothing')", "rule nothing is unknown; the rules are alerts_undelivered, "),
             ("silence_alert(null, null, 0)", "silence seconds is 0; it must be above 0"),
+            ("unsilence()", "unsilence takes the id of a silence, a rule or a subject"),
             ("silence_alert(null, null, null)", "silence seconds is null"),
         ],
     )

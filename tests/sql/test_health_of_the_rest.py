@@ -68,6 +68,25 @@ class TestTheInbox:
         inbox("delete from pgmq.q_jobs")
         assert ("events_waiting", "stripe") in fires(inbox, 901)
 
+    def test_a_source_whose_queue_is_broken_blinds_no_other(self, inbox: Contract) -> None:
+        self.refuse(inbox, 100)
+        self.receive(inbox)
+        inbox("update redrive.webhook_event set source = 'a_broken'")
+        inbox("alter table pgmq.q_jobs rename column vt to vt2")
+        try:
+            fires(inbox)
+            self.refuse(inbox, 50)
+            found = fires(inbox, 120)
+        finally:
+            inbox("alter table pgmq.q_jobs rename column vt2 to vt")
+        assert set(found) == {
+            ("webhook_refused", "stripe"),
+            ("queue_unreadable", "jobs"),
+            ("gauges_unread", ""),
+        }
+        assert "1 reading could not be had" in found["gauges_unread", ""]
+        assert "oldest_event_age_sec of a_broken: " in found["gauges_unread", ""]
+
     def test_five_refused_in_a_quarter_of_an_hour_are_one(self, inbox: Contract) -> None:
         self.refuse(inbox, 100)
         assert fires(inbox) == {}
@@ -112,15 +131,9 @@ class TestTheRest:
         sql("select redrive.free_lease('queue:jobs')")
         assert ("lease_stuck", "queue:jobs") not in fires(sql, 60)
 
-    def test_a_lease_by_hand_may_be_held_for_a_day(self, sql: Contract) -> None:
+    def test_no_other_lease_is_however_long_it_is_held(self, sql: Contract) -> None:
         sql.clock.stop()
         sql("select redrive.acquire_lease('reindex', 200000)")
-        assert fires(sql, 86400) == {}
-        assert ("lease_stuck", "reindex") in fires(sql, 61)
-        assert fires(sql, 200_000) == {}
-
-    def test_our_own_leases_are_none(self, sql: Contract) -> None:
-        sql.clock.stop()
         sql("select redrive.acquire_lease('redrive.health', 500000)")
         assert fires(sql, 100_000) == {}
 
@@ -196,7 +209,7 @@ class TestTheRest:
 
     def test_every_gauge_that_is_read_is_one_a_rule_may_name(self, sql: Contract) -> None:
         sql.create()
-        sql("select redrive.acquire_lease('reindex', 60)")
+        sql("select redrive.acquire_lease('queue:jobs', 60)")
         sql("select redrive.declare_sinks(array['ops'], array['webhook'])")
         sql("select redrive.receive_event('stripe', 'evt_1', 'paid', '{}', '{}', '{}', 'jobs')")
         read = set(sql.column("select gauge from redrive._readings()"))

@@ -88,6 +88,80 @@ class TestQueues:
         fires(sql)
         assert ("no_worker", "jobs") in fires(sql, 60)
 
+    @newest_only
+    def test_between_the_visits_of_a_cron_job_a_queue_is_not_left_alone(self, sql: Contract) -> None:
+        sql.create()
+        sql.clock.stop()
+        for minute in range(12):
+            sql.send({})
+            if minute % 5 == 0:
+                sql.read(qty=50)
+            sql.clock.move(60)
+            # Of the first visit nobody can know that there will be another.
+            assert minute < 5 or ("no_worker", "jobs") not in fires(sql), minute
+        assert sql.metrics().workers == 1
+        fires(sql, 640)
+        assert ("no_worker", "jobs") in fires(sql, 60)
+
+    @newest_only
+    def test_a_worker_seen_tomorrow_lives_no_longer_than_another(self, sql: Contract) -> None:
+        sql.create()
+        sql.clock.move(86400)
+        sql.claim(worker="w")
+        sql.read()
+        assert sql.metrics().workers == 2
+        sql.clock.move(-86400)
+        assert sql.metrics().workers == 0
+        sql.read()
+        assert sql.metrics().workers == 1
+
+    @newest_only
+    def test_the_checks_of_a_clock_that_was_ahead_stop_nobody(self, sql: Contract) -> None:
+        sql.clock.move(86400)
+        sql("select redrive.check_queue_health(60)")
+        sql.clock.move(-86400)
+        sql("select redrive.check_queue_health(60)")
+        assert 0 <= sql.value("select age_sec from redrive.watch_state()") < 30
+
+    @newest_only
+    @pytest.mark.parametrize(
+        "change",
+        [
+            "update pgmq.q_odd set read_ct = -2147483648",
+            "update pgmq.q_odd set vt = '-infinity'",
+            "update pgmq.q_odd set vt = 'infinity'",
+            "update pgmq.a_odd set archived_at = 'infinity', outcome = 'done'",
+        ],
+    )
+    def test_an_odd_row_blinds_nobody(self, sql: Contract, change: str) -> None:
+        sql.create("odd")
+        sql.create()
+        sql.kill(sql.send({}))
+        for _ in range(2):
+            sql.send({}, queue="odd")
+        sql(
+            "select redrive.queue_archive('odd', m.msg_id, m.read_ct) "
+            "from redrive.read_with_dlq('odd', 0, 1) m"
+        )
+        sql(change)
+        assert ("dead_letters", "jobs") in fires(sql)
+        assert sql.value("select problems from redrive.watch_state()") == []
+        assert sql.metrics("odd").problem is None
+        bodies = sql.value("select coalesce(string_agg(body::text, ''), '') from redrive.alert_delivery")
+        assert "nfinity" not in bodies + str(sql("select summary from redrive.alerts()"))
+
+    @newest_only
+    def test_a_queue_that_is_locked_is_not_read_but_not_unreadable(self, sql: Contract) -> None:
+        sql.create()
+        other = sql.connect()
+        with other.transaction(force_rollback=True):
+            other.execute("lock table pgmq.q_jobs in access exclusive mode")
+            fires(sql)
+            found = fires(sql, 120)
+        assert set(found) == {("gauges_unread", "")}
+        assert "unreadable of jobs: another session has locked its tables" in found["gauges_unread", ""]
+        assert fires(sql, 60) == {}
+
     def test_who_reads_with_read_with_dlq_is_a_worker(self, sql: Contract) -> None:
         sql.create()
         sql.clock.stop()
@@ -145,7 +219,8 @@ class TestQueues:
         sql.create()
         sql.kill(sql.send({}))
         sql("drop table pgmq.a_broken")
-        found = fires(sql)
+        assert set(fires(sql)) == {("dead_letters", "jobs")}
+        found = fires(sql, 120)
         assert set(found) == {("dead_letters", "jobs"), ("queue_unreadable", "broken")}
         assert "a_broken" in found["queue_unreadable", "broken"]
 
@@ -241,6 +316,28 @@ class TestRates:
             self.work(sql, 30, 0)
             fires(sql, 60)
         assert ("failure_rate", "jobs") not in fires(sql, 60)
+
+    def test_few_attempts_count_over_half_an_hour_and_fewer_end_it(self, sql: Contract) -> None:
+        sql.create(max_attempts=1000)
+        sql.clock.stop()
+        fires(sql)
+        for _ in range(7):
+            self.work(sql, 0, 10)
+            fires(sql, 60)
+        assert sql.value("select count(*) from redrive.alerts() where rule = 'failure_rate'") == 1
+        # Mended, and slow: one attempt a minute, one of four fails.
+        for minute in range(14):
+            self.work(sql, minute % 4 and 1, 0 if minute % 4 else 1)
+            found = fires(sql, 60)
+        assert ("failure_rate", "jobs") not in found
+        sql(
+            "select redrive.set_rule('failure_rate', %s)",
+            '{"threshold": 0.1, "clear_at": null, "for_sec": 0}',
+        )
+        assert ("failure_rate", "jobs") in fires(sql, 60)
+        for _ in range(6):
+            found = fires(sql, 300)
+        assert ("failure_rate", "jobs") not in found
 
     def test_a_queue_made_anew_begins_anew(self, sql: Contract) -> None:
         sql.create()

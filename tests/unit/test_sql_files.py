@@ -19,7 +19,7 @@ class TestEachFunctionFile:
         assert bool(file.parts) != file.name.startswith("_")
 
     def test_takes_no_digit_for_a_number_that_postgres_does_not(self, file: SqlFile) -> None:
-        # In a database with a locale of ICU, or a built-in one, \d is every script's digit; a cast takes ours alone.
+        # With a locale of ICU, or a built-in one, \d is a digit of any script; a cast takes ours alone.
         assert not re.search(r"\\d|\[\[:digit:", file.text)
 
     def test_creates_only_its_function_and_closes_it_to_public(self, file: SqlFile) -> None:

@@ -66,7 +66,7 @@ class Rule(NamedTuple):
 
 
 class Silence(NamedTuple):
-    """`rule` and `subject` None: any."""
+    """`rule` and `subject` None: any. `known`: there is something of that name, as far as is known."""
 
     id: int
     rule: str | None
@@ -75,6 +75,7 @@ class Silence(NamedTuple):
     reason: str | None
     by: str | None
     at: datetime
+    known: bool
 
 
 class Due(NamedTuple):
@@ -92,7 +93,7 @@ class Due(NamedTuple):
 
 
 class Told(NamedTuple):
-    """A delivery in the list: `state` is waiting, failing, delivered or given up."""
+    """A delivery in the list: `state` is waiting, held back, failing, delivered or given up."""
 
     id: int
     sink: str
@@ -134,6 +135,10 @@ class WatchState(NamedTuple):
     pending: int
     undelivered: int
     delivery_failures: int
+
+    def is_late(self, most: float) -> bool:
+        """Nobody has evaluated for so many seconds; or who did had a clock that ran ahead."""
+        return self.age_sec is None or not 0 <= self.age_sec <= most
 
 
 def check(every: float = 0) -> Statement[list[Change]]:
@@ -200,11 +205,14 @@ def silence(
     )
 
 
-def unsilence(id: int | None = None, rule: str | None = None, subject: str | None = None) -> Statement[int]:
-    """End silences now: by id, or of this rule and subject (None: of any); how many there were."""
+def unsilence(
+    id: int | None = None, rule: str | None = None, subject: str | None = None, *, everything: bool = False
+) -> Statement[int]:
+    """End silences now: by id, or of this rule and subject (None: of any), or all; how many there were."""
     return Statement(
-        "select redrive.unsilence(p_id => %s::bigint, p_rule => %s::text, p_subject => %s::text)",
-        (id, rule, subject),
+        "select redrive.unsilence(p_id => %s::bigint, p_rule => %s::text, p_subject => %s::text, "
+        "p_all => %s::boolean)",
+        (id, rule, subject, everything),
         scalar,
     )
 
@@ -225,6 +233,16 @@ def declare_sinks(sinks: Mapping[str, str]) -> Statement[None]:
         (text_array(list(sinks)), text_array(list(sinks.values()))),
         lambda _: None,
     )
+
+
+def installation() -> Statement[str]:
+    """Which redrive this database is, however it is reached."""
+    return Statement("select redrive.installation_id()::text", (), scalar)
+
+
+def forget_sink(sink: str) -> Statement[bool]:
+    """Drop a sink and what waits for it; False when it is not known."""
+    return Statement("select redrive.forget_sink(p_sink => %s::text)", (sink,), scalar)
 
 
 def claim(sinks: Sequence[str], *, limit: int = 50, hold: float = 60) -> Statement[list[Due]]:

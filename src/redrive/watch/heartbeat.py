@@ -43,8 +43,10 @@ class Heartbeat:
     async def beat(self) -> None:
         """Call once, if health is being checked and nobody else calls. Raises one of redrive's errors."""
         state = await self._database.run(alerts.state())
-        if state.age_sec is None or state.age_sec > 2 * self._check_every + 10:
+        if state.is_late(2 * self._check_every + 10):
             since = "ever" if state.age_sec is None else f"for {state.age_sec:.0f} s"
+            if state.age_sec is not None and state.age_sec < 0:
+                since = "since the database's clock was set back"
             self._trouble.say("stale", f"nobody has checked health {since}")
             return
         if await self._database.run(leases.acquire(LEASE, 0.8 * self._check_every)):

@@ -35,10 +35,10 @@ begin
         parked := 0;
     end if;
     delayed := v_waiting - in_flight - parked;
-    oldest_ready_age_sec := extract(epoch from v_now - v_oldest);
+    oldest_ready_age_sec := redrive._age(v_now, v_oldest);
     -- Not past 10,000 here either: an adopted queue's archive may hold millions of which none has an outcome.
     execute format('select m.archived_at from (select m.archived_at, m.outcome from pgmq.%I m order by m.archived_at desc limit 10000) m
-                     where m.outcome in (''done'', ''ignored'') order by m.archived_at desc limit 1', 'a_' || q.queue)
+                     where m.outcome in (''done'', ''ignored'') and isfinite(m.archived_at) order by m.archived_at desc limit 1', 'a_' || q.queue)
        into last_done_at;
     more := greatest(ready, v_waiting, dead) >= 10000;
     live := case when greatest(ready, v_waiting) < 10000 then ready + v_waiting end;

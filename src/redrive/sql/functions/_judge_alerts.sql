@@ -35,7 +35,7 @@ begin
         elsif j.state = 'pending' then
             delete from redrive.alert x where x.rule = j.rule and x.subject = j.subject;
         else
-            return next redrive._resolve_alert(j.rule, j.subject, j.value, j.summary, p_now);
+            return next redrive._resolve_alert(j.rule, j.subject, j.value, not j.here, p_now);
         end if;
     end loop;
 end

@@ -26,7 +26,7 @@ begin
         end if;
         v_oldest := least(v_oldest, v_since);
     end loop;
-    return coalesce(extract(epoch from p_now - v_oldest), 0);
+    return coalesce(redrive._age(p_now, v_oldest), 0);
 end
 $$;
 revoke all on function redrive._oldest_event(text, timestamptz) from public;

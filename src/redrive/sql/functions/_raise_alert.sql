@@ -10,7 +10,7 @@ begin
          values (p_rule, p_subject, 'pending', p_severity, p_value, p_threshold, p_now, p_now, p_summary, p_command)
     on conflict (rule, subject) do update
         set state = case x.state when 'resolved' then 'pending' else x.state end,
-            since = case x.state when 'resolved' then p_now else x.since end,
+            since = case x.state when 'resolved' then p_now else least(x.since, p_now) end,
             fired_at = case x.state when 'resolved' then null else x.fired_at end,
             told_at = case x.state when 'resolved' then null else x.told_at end,
             resolved_at = null, severity = p_severity, value = p_value, threshold = p_threshold, seen_at = p_now, summary = p_summary, command = p_command

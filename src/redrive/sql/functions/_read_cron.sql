@@ -7,7 +7,7 @@ begin
     if to_regclass('cron.job') is not null and to_regclass('cron.job_run_details') is not null then
         return query execute $q$
             select 'cron_failed', n.name, max(n.failed), null::jsonb
-              from (select coalesce(nullif(to_jsonb(j) ->> 'jobname', ''), 'job ' || j.jobid) as name, coalesce((r.status = 'failed')::integer, 0)::double precision as failed
+              from (select left(coalesce(nullif(to_jsonb(j) ->> 'jobname', ''), 'job ' || j.jobid), 200) as name, coalesce((r.status = 'failed')::integer, 0)::double precision as failed
                       from cron.job j
                       left join (select distinct on (d.jobid) d.jobid, d.status
                                    from (select * from cron.job_run_details d order by d.runid desc limit 2000) d

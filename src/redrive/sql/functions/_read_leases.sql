@@ -1,22 +1,18 @@
--- _read_leases: a queue's lease whose holder is not seen though the lease runs on: for how long; one that was taken by hand: for how long
--- more than a day. redrive's own are left out.
+-- _read_leases: a queue's lease whose holder is not seen though the lease runs on: for how long. One that was taken by hand says nothing of
+-- its holder: whether that one still renews it, or is gone, its time tells.
 create function redrive._read_leases(p_now timestamptz) returns setof redrive._reading
 language sql stable set search_path = ''
 as $$
     select 'lease_stuck_sec', l.name,
-           case when l.lease_until <= p_now then 0
-                when s.queue is not null then extract(epoch from p_now - greatest(w.last_seen, l.acquired_at))
-                else greatest(extract(epoch from p_now - l.acquired_at) - 86400, 0) end,
+           case when l.lease_until <= p_now then 0 else extract(epoch from p_now - greatest(w.last_seen, l.acquired_at)) end,
            jsonb_build_object(
                'holder', coalesce(l.holder, 'somebody without a name'),
-               'why', case when s.queue is null then 'for ' || redrive._span(extract(epoch from p_now - l.acquired_at))
-                           else 'who was last seen ' || coalesce(redrive._span(extract(epoch from p_now - w.last_seen)) || ' ago', 'never') end
+               'why', 'who was last seen ' || coalesce(redrive._span(extract(epoch from p_now - w.last_seen)) || ' ago', 'never')
                       || '; it runs for ' || redrive._span(extract(epoch from l.lease_until - p_now)) || ' more, and nobody else gets it')
       from redrive.lease l
-      left join redrive.queue s on l.name = 'queue:' || s.queue
+      join redrive.queue s on l.name = 'queue:' || s.queue
       left join lateral (select max(w.last_seen) as last_seen from redrive.worker w
                           where w.queue = s.queue and (w.worker = l.holder or starts_with(w.worker, l.holder || '#'))) w on true
-     where l.name not like 'redrive.%'
      order by l.lease_until desc limit 500
 $$;
 revoke all on function redrive._read_leases(timestamptz) from public;

@@ -1,4 +1,5 @@
--- _read_queues: the gauges of the queues; and what was counted is kept as a sample, for the rates of the next hour.
+-- _read_queues: the gauges of the queues; and what was counted is kept as a sample, for the rates of the next hour. A queue that is locked
+-- for a moment is not unreadable: nothing is said of it.
 create function redrive._read_queues(p_now timestamptz) returns setof redrive._reading
 language plpgsql set search_path = ''
 as $$
@@ -7,10 +8,10 @@ declare
     v_words jsonb;
 begin
     for m in select * from redrive._measured(null) loop
-        return query select 'unreadable', (m.q).queue, (m.problem is not null)::integer::double precision, jsonb_build_object('problem', m.problem);
+        return query select 'unreadable', (m.q).queue, case when not m.locked then (m.problem is not null)::integer::double precision end,
+                            jsonb_build_object('problem', m.problem);
         v_words := redrive._words_of(m.q, m.g, m.workers, m.last_seen, p_now);
-        return query select r.gauge, (m.q).queue, r.value, v_words
-                       from redrive._queue_values(m.q, m.g, m.workers, m.inflow, m.outflow, m.tries, m.failures, p_now) r;
+        return query select v.key, (m.q).queue, v.value::double precision, v_words from jsonb_each_text(m.gauges) v;
         if m.g ->> 'sent' is not null then
             insert into redrive.sample (queue, at, sent, done, failed, dead, live)
                  values ((m.q).queue, p_now, (m.g ->> 'sent')::bigint, m.done, m.failed, m.dead, (m.g ->> 'live')::bigint)

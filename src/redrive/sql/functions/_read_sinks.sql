@@ -4,7 +4,7 @@ create function redrive._read_sinks(p_now timestamptz) returns setof redrive._re
 language sql stable set search_path = ''
 as $$
     select 'sink_trouble_sec', s.name, greatest(d.open_sec, case when d.tried or d.gave_up then 360 else 0 end, case when u.unseen > 600 then u.unseen else 0 end),
-           jsonb_build_object('why', concat_ws('; ',
+           jsonb_build_object('look', case when u.unseen > 600 then 'redrive alerts forget ' || s.name else 'redrive alerts list' end, 'why', concat_ws('; ',
                case when d.waiting > 0 then d.waiting || case when d.waiting = 1 then ' delivery waits' else ' deliveries wait' end || ', the oldest for ' || redrive._span(d.open_sec) end,
                case when d.gave_up then 'some were given up' end, 'the last error: ' || d.error,
                case when u.unseen > 600 then 'no process that has it was seen for ' || redrive._span(u.unseen) end))

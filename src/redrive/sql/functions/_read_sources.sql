@@ -1,5 +1,5 @@
 -- _read_sources: of each webhook source how many were refused in the last 15 minutes although signed, and how long the oldest event
--- that could be handled has been waiting.
+-- that could be handled has been waiting. A source whose queue cannot be read takes no other with it.
 create function redrive._read_sources(p_now timestamptz) returns setof redrive._reading
 language plpgsql set search_path = ''
 as $$
@@ -10,7 +10,11 @@ declare
     v_seen bigint;
 begin
     for v_source in select s from redrive._sources() s order by s limit 200 loop
-        return query select 'oldest_event_age_sec', v_source, redrive._oldest_event(v_source, p_now), null::jsonb;
+        begin
+            return query select 'oldest_event_age_sec', v_source, redrive._oldest_event(v_source, p_now), null::jsonb;
+        exception when others then
+            return query select 'oldest_event_age_sec', v_source, null::double precision, jsonb_build_object('problem', sqlerrm);
+        end;
         -- Counts are kept by day: how many came is the difference to what stood there. The quarantine's samples know of those
         -- before the first evaluation, but not of all.
         select coalesce(sum(c.total), 0) into v_total from redrive.webhook_count c

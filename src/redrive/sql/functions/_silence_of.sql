@@ -3,7 +3,7 @@ create function redrive._silence_of(p_rule text, p_subject text, p_now timestamp
 language sql stable set search_path = ''
 as $$
     select s from redrive.silence s
-     where s.until > p_now and (s.rule is null or s.rule = p_rule) and (s.subject is null or s.subject = p_subject)
+     where s.until > p_now and (s.rule is null or s.rule = p_rule) and (s.subject is null or p_subject like redrive._like(s.subject))
      order by s.until desc limit 1
 $$;
 revoke all on function redrive._silence_of(text, text, timestamptz) from public;

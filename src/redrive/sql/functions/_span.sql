@@ -3,6 +3,7 @@ create function redrive._span(p_sec double precision) returns text
 language sql immutable set search_path = ''
 as $$
     select case when p_sec is null then null
+                when p_sec = 'infinity' then 'ever'
                 when p_sec < 120 then round(p_sec::numeric) || ' s'
                 when p_sec < 7200 then floor(p_sec / 60) || ' min'
                 when p_sec < 172800 then floor(p_sec / 3600) || ' h' || coalesce(' ' || nullif(floor(p_sec::numeric % 3600 / 60), 0) || ' min', '')

@@ -1,5 +1,5 @@
--- alert_deliveries: what was told, or could not be: the open ones first, then the newest.
--- part: operate, read
+-- alert_deliveries: what was told, or could not be: the open ones first, then the newest. held back: by a silence.
+-- part: work, operate, read
 create function redrive.alert_deliveries(p_limit integer default 100)
 returns table (id bigint, sink text, rule text, subject text, event text, state text, summary text, at timestamptz, next_at timestamptz, attempts integer,
                delivered_at timestamptz, gave_up_at timestamptz, error text)
@@ -12,7 +12,9 @@ begin
     end if;
     return query
         select d.id, d.sink, d.rule, d.subject, d.event,
-               case when d.delivered_at is not null then 'delivered' when d.gave_up_at is not null then 'given up' when d.attempts > 0 then 'failing' else 'waiting' end,
+               case when d.delivered_at is not null then 'delivered' when d.gave_up_at is not null then 'given up'
+                    when d.event in ('firing', 'reminder') and (redrive._silence_of(d.rule, d.subject, redrive.clock())).id is not null then 'held back'
+                    when d.attempts > 0 then 'failing' else 'waiting' end,
                d.body ->> 'summary', d.at, case when d.delivered_at is null and d.gave_up_at is null then d.next_at end, d.attempts, d.delivered_at,
                d.gave_up_at, d.error
           from redrive.alert_delivery d

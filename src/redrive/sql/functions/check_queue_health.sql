@@ -27,6 +27,7 @@ begin
     v_readings := array(select r from redrive._readings() r);
     return query select a.rule, a.subject, a.state, a.severity, a.value, a.threshold, a.summary, a.command, a.since
                    from redrive._judge_alerts(v_readings, v_now) a;
+    perform redrive._drop_held(v_now);
     perform redrive._tell_alerts(v_now);
     perform redrive._forget_alerts(v_now);
     if v_url is not null then
@@ -35,7 +36,8 @@ begin
     update redrive.watch w
        set checked_at = v_now, duration = extract(epoch from clock_timestamp() - v_began), by = session_user,
            problems = (select coalesce(jsonb_agg(jsonb_build_object('gauge', p.gauge, 'problem', p.problem) order by p.gauge), '[]')
-                         from (select r.gauge, r.detail ->> 'problem' as problem from unnest(v_readings) r where r.subject is null
+                         from (select concat_ws(' of ', r.gauge, r.subject) as gauge, r.detail ->> 'problem' as problem from unnest(v_readings) r
+                                where r.detail ->> 'problem' is not null
                                union all select 'pg_net', v_problem where v_problem is not null) p);
 end
 $$;

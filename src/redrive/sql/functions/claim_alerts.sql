@@ -1,5 +1,6 @@
 -- claim_alerts: deliveries that are due for these sinks, for whoever will deliver them, theirs for p_hold seconds; oldest first, and
--- of each alert and sink only the one whose turn it is. What a silence covers waits for its end. Never waits for a lock.
+-- of each alert and sink only the one whose turn it is. What a silence covers waits for its end. A time further off than any
+-- may be was written by a clock that ran ahead, and is over. Never waits for a lock.
 -- part: work, operate
 create function redrive.claim_alerts(p_sinks text[], p_limit integer default 50, p_hold numeric default 60)
 returns table (id bigint, token bigint, sink text, rule text, subject text, event text, body jsonb, attempts integer, age_sec double precision)
@@ -15,8 +16,8 @@ begin
     return query execute $q$
         with due as (
             select d.id from redrive.alert_delivery d
-             where d.sink = any ($1) and d.delivered_at is null and d.gave_up_at is null and d.next_at <= $2
-               and (d.claimed_until is null or d.claimed_until <= $2)
+             where d.sink = any ($1) and d.delivered_at is null and d.gave_up_at is null and (d.next_at <= $2 or d.next_at > $2 + interval '61 minutes')
+               and (d.claimed_until is null or d.claimed_until <= $2 or d.claimed_until > $2 + interval '61 minutes')
                and (d.event = 'test' or not exists (
                         select from redrive.alert_delivery e
                          where e.sink = d.sink and e.rule = d.rule and e.subject = d.subject and e.id < d.id and e.delivered_at is null and e.gave_up_at is null))

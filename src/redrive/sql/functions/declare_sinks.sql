@@ -18,9 +18,9 @@ begin
         end if;
     end loop;
     execute $q$
-        insert into redrive.alert_sink as s (name, kind, seen_at)
+        insert into redrive.alert_sink (name, kind, seen_at)
         select distinct on (n.name) n.name, left(coalesce(n.kind, ''), 63), $3 from unnest($1, $2) n(name, kind) order by n.name
-        on conflict (name) do update set kind = excluded.kind, seen_at = greatest(s.seen_at, excluded.seen_at) $q$
+        on conflict (name) do update set kind = excluded.kind, seen_at = excluded.seen_at $q$
       using p_sinks, p_kinds, v_now;
 end
 $$;

@@ -1,4 +1,4 @@
--- silence_alert: tell nobody of a rule (null: any) and subject (null: any) for p_seconds. States still change; what still fires
+-- silence_alert: tell nobody of a rule (null: any) and subject (null: any; * in it: any text) for p_seconds. States still change; what still fires
 -- at the end of the silence is told then, and that an alert is over is told wherever it was told that it fires.
 -- part: operate
 create function redrive.silence_alert(p_rule text default null, p_subject text default null, p_seconds numeric default 3600, p_reason text default null)

@@ -5,3 +5,5 @@ alter table redrive.worker
     add column concurrency integer,
     add column held        bigint[],
     add column held_at     timestamptz;
+-- Of who comes by now and then, as read_with_dlq in a cron job does: the seconds between its last two visits.
+alter table redrive.worker add column every_sec double precision;

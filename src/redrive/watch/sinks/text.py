@@ -59,7 +59,7 @@ def harmless(text: str) -> str:
 
 def _alone(alert: Alert) -> str:
     over = alert.event == "resolved"
-    lines = [f"Over. It was: {_summary(alert)}" if over else _summary(alert)]
+    lines = [_summary(alert)]
     if alert.since:
         lines.append(
             f"since {_moment(alert.since)}" + (f", until {_moment(alert.resolved_at)}" if over else "")
