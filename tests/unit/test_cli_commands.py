@@ -17,6 +17,7 @@ ROOT = Path(__file__).parents[2]
 
 COMMANDS = {
     "alerts check",
+    "alerts forget",
     "alerts list",
     "alerts rule drop",
     "alerts rule reset",

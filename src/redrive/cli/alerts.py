@@ -6,6 +6,7 @@ import typer
 
 from redrive.cli import alerts_rule
 from redrive.cli.alerts_check import check
+from redrive.cli.alerts_forget import forget
 from redrive.cli.alerts_list import list_
 from redrive.cli.alerts_rule import rules
 from redrive.cli.alerts_silence import silence, silences, unsilence
@@ -16,6 +17,6 @@ app = typer.Typer(no_args_is_help=True, help="Alerts: what is wrong, and who is 
 
 # In the order in which --help shows them.
 app.command("list")(list_)
-for each in (check, watch, test, silence, unsilence, silences, rules):
+for each in (check, watch, test, silence, unsilence, silences, forget, rules):
     app.command()(each)
 app.add_typer(alerts_rule.app, name="rule")

@@ -10,7 +10,7 @@ import typer
 from rich.text import Text
 
 from redrive.cli.options import DatabaseOption, JsonOption
-from redrive.cli.output import age, answer, answer_json, console, count, one_line
+from redrive.cli.output import age, answer, answer_json, console, count, one_line, plain
 from redrive.cli.session import Session, session
 from redrive.cli.tables import print_table
 from redrive.settings import load_settings
@@ -19,6 +19,8 @@ from redrive.store.alerts import Alert, Sink, Told, WatchState
 
 # Beyond two intervals: the checker died, or never ran.
 _LATE = 30.0
+# As rule alerts_undelivered has it.
+_UNSEEN = 600
 _SHOWN = 5
 _LONGEST = 160
 _STYLES = {"firing": "red", "pending": "yellow", "resolved": "green"}
@@ -47,7 +49,9 @@ def list_(
     check: Annotated[
         bool,
         typer.Option(
-            "--check", help="Exit 1 when an alert fires, a delivery fails, or nobody checks any more."
+            "--check",
+            help="Exit 1 when an alert fires, a delivery fails, something could not be read, or nobody "
+            "checks any more.",
         ),
     ] = False,
     as_json: JsonOption = False,
@@ -61,7 +65,7 @@ def list_(
         answer_json(as_dict(found))
     else:
         _print(found, late)
-    if check and (found.firing or found.failing or _is_late(found.state, late)):
+    if check and (found.firing or found.failing or found.state.is_late(late) or found.state.problems):
         raise typer.Exit(1)
 
 
@@ -112,11 +116,15 @@ def print_failing(failing: Sequence[Told]) -> None:
     for each in failing[:_SHOWN]:
         again = "given up" if each.gave_up_at else f"tried {count(each.attempts, 'time')}, and again later"
         of = f"{each.rule} of {each.subject}" if each.subject else each.rule
-        console().print(
-            Text(f"not delivered to {each.sink}: {of} {each.event}: {each.error} ({again})", style="red")
-        )
+        line = f"not delivered to {each.sink}: {of} {each.event}: {each.error} ({again})"
+        console().print(Text(plain(line), style="red"))
     if len(failing) > _SHOWN:
         answer(f"… and {len(failing) - _SHOWN} more")
+
+
+def print_problems(state: WatchState) -> None:
+    for each in state.problems:
+        answer(f"{each.get('gauge')} could not be read: {each.get('problem')}")
 
 
 def _print(found: Situation, late: float) -> None:
@@ -148,24 +156,31 @@ def _print_sinks(sinks: Sequence[Sink]) -> None:
     ]
     columns = ("sink", "kind", "delivered", "waiting", "failed tries", "a process had it", "last error")
     print_table(columns, rows, numbers=columns[2:5], keep=("sink",), shed=("kind", "a process had it"))
+    for each in sinks:
+        if each.age_sec > _UNSEEN:
+            answer(
+                f"no process has sink {each.sink} any more: start one, or redrive alerts forget {each.sink}; "
+                f"after a day it is forgotten"
+            )
 
 
 def _print_checked(state: WatchState, late: float) -> None:
     if state.age_sec is None:
         line = Text("nobody has ever checked: run a worker, or redrive alerts watch", style="red")
-    elif _is_late(state, late):
+    elif state.age_sec < 0:
+        line = Text(
+            f"checked by a clock that was {age(-state.age_sec)} ahead of the database's, and not since: run "
+            f"a worker, or redrive alerts watch",
+            style="red",
+        )
+    elif state.is_late(late):
         line = Text(
             f"nobody has checked for {age(state.age_sec)}: run a worker, or redrive alerts watch", style="red"
         )
     else:
         line = Text(f"checked {age(state.age_sec)} ago, in {(state.duration_sec or 0) * 1000:.0f} ms")
     console().print(line)
-    for each in state.problems:
-        answer(f"{each.get('gauge')} could not be read: {each.get('problem')}")
-
-
-def _is_late(state: WatchState, late: float) -> bool:
-    return state.age_sec is None or state.age_sec > late
+    print_problems(state)
 
 
 def _remark(each: Alert, now: datetime) -> str:

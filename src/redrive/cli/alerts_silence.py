@@ -23,7 +23,7 @@ SubjectOption = Annotated[
         "--subject",
         "--queue",
         metavar="NAME",
-        help="Only of this queue, source, schedule, lease or sink.",
+        help="Only of this queue, source, schedule, lease or sink; * stands for any text.",
         show_default=False,
     ),
 ]
@@ -50,10 +50,13 @@ def silence(
     lasting = seconds(duration, "--for")
     with session(database) as store:
         id = store.run(alerts.silence(rule, subject, lasting, reason))
+        known = all(each.known for each in store.run(alerts.silences()) if each.id == id)
     what = _named(rule, subject)
     answer(
         f"silence {id}: nobody is told of {what} for {age(lasting)}; redrive alerts unsilence {id} ends it"
     )
+    if not known:
+        say(f"nothing that is known so far is named {subject}: no queue, source, schedule or sink")
 
 
 def unsilence(
@@ -74,7 +77,7 @@ def unsilence(
     ):
         raise InvalidArgument("give the id of a silence, or --rule and --subject, or --all")
     with session(database) as store:
-        ended = store.run(alerts.unsilence(id, rule, subject))
+        ended = store.run(alerts.unsilence(id, rule, subject, everything=everything))
     if not ended:
         say("there is no such silence; see redrive alerts silences")
         raise typer.Exit(1)
