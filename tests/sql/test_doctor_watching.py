@@ -116,6 +116,16 @@ class TestWatching:
         assert doctor.is_fine("watcher")
         doctor.sql("update redrive.watch set checked_at = now() - interval '10 minutes'")
         assert "was checked last 10 minutes ago" in doctor.one("watcher").problem
+        doctor.sql("update redrive.watch set checked_at = now() + interval '1 day'")
+        assert "by a clock that was 1,4" in doctor.one("watcher").problem
+        doctor.sql(
+            """update redrive.watch set checked_at = now(), problems = '[{"gauge": "dead", "problem": "x"}]'"""
+        )
+        assert (
+            "could not read everything, and its rules saw nothing there: dead (x)"
+            in doctor.one("watcher").problem
+        )
+        doctor.sql("select redrive.check_queue_health()")
         doctor.sql("select redrive.check_queue_health(900)")
         doctor.sql("update redrive.watch set checked_at = now() - interval '29 minutes'")
         assert doctor.is_fine("watcher")
@@ -147,9 +157,8 @@ class TestSchedules:
     @pytest.fixture
     def schedule(self, doctor: Doctor) -> Generator[str]:
         doctor.sql(
-            "insert into redrive.schedule (name, queue, cron, tz, missed, overlap, declared_at, base_at, "
-            "seen_at) "
-            "values ('nightly', 'jobs', '0 3 * * *', 'UTC', 'one', 'allow', now(), now(), now())"
+            """select redrive.declare_schedules('[{"name": "nightly", "queue": "jobs", "cron": "0 3 * * *",
+                   "tz": "UTC", "missed": "one", "overlap": "allow"}]')"""
         )
         yield "nightly"
         doctor.sql("delete from redrive.schedule")
