@@ -39,14 +39,20 @@ def test_shows_the_workers(db: Db) -> None:
     beat(db, "here:1:ab", running=3)
     db.execute("select redrive.claim('mail', 60, 1, 'gone')")
     db.execute("update redrive.worker set last_seen = now() - interval '2 hours' where worker = 'gone'")
+    db.execute("select redrive.read_with_dlq('mail', 60, 1)")
     lines = fine("status", "--workers").out.splitlines()
+    assert [line.rstrip().endswith("reads by SQL") for line in lines if "read_with_dlq" in line] == [True]
     [here] = [line.split() for line in lines if "here:1:ab" in line]
     [gone] = [line for line in lines if " gone " in line]
     assert here[:2] == ["mail", "here:1:ab"]
     assert here[4] == "3"
     assert "2h 0m ago" in gone and gone.endswith("not seen for over a minute")
     [row] = fine("status", "--workers", "--json").json
-    assert {w["worker"]: w["alive"] for w in row["seen"]} == {"here:1:ab": True, "gone": False}
+    assert {w["worker"]: w["alive"] for w in row["seen"]} == {
+        "here:1:ab": True,
+        "gone": False,
+        "read_with_dlq": True,
+    }
 
 
 def test_checks_each_thing_that_may_be_wrong(db: Db) -> None:

@@ -182,7 +182,23 @@ async def test_a_traceparent_of_the_callers_own_wins(db: Db, database_url: str, 
     app = app_of(database_url)
     sent = await app.send("mail", {}, headers={"Traceparent": TRACEPARENT})
     assert headers(db, sent.id, "q_mail") == {"Traceparent": TRACEPARENT}
+    sent = await app.send("mail", {}, headers={"tracestate": "a=b"})
+    assert set(headers(db, sent.id, "q_mail")) == {"traceparent", "tracestate"}
     await app.close()
+
+
+@pytest.mark.parametrize("name", ["traceparent", "TRACEPARENT"])
+@pytest.mark.parametrize("number", ["1" * 5000, str(2**63), "1e400", "true", '"x"'])
+def test_a_foreign_generation_is_0_and_a_traceparent_is_read_in_any_case(
+    spans: Spans, name: str, number: str
+) -> None:
+    stored = f'{{"x-redrive-generation": {number}, "{name}": "{TRACEPARENT}"}}'
+    span = tracing.Processing(spans.tracer, "mail", 1, 1, stored)
+    span.leave()
+    span.end("done", None)
+    found = spans.only("process mail")
+    assert (found.attributes or {})["redrive.generation"] == 0
+    assert f"{link_of(found)[0]:032x}" == TRACEPARENT.split("-")[1]
 
 
 @pytest.mark.parametrize(

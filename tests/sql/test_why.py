@@ -129,7 +129,16 @@ class TestOneThatDoesNotRun:
         assert jobs.claim() == []
         found = why(jobs, second)
         assert found.cause == "duplicate"
-        assert f"message {first} has completed its key 'k'" in found.answer
+        assert f"message {first} had completed its key 'k'" in found.answer
+        # The key is another's since.
+        jobs("update redrive.key set expires_at = redrive.clock()")
+        jobs.clock.move(1)
+        third = jobs.send({"idempotency_key": "k"})
+        assert jobs.claim_one().msg_id == third
+        assert "another message had completed its key 'k'" in why(jobs, second).answer
+        jobs.clock.move(1)
+        jobs("update redrive.key set state = 'done', done_at = redrive.clock()")
+        assert "another message had completed its key 'k'" in why(jobs, second).answer
 
     @newest_only
     def test_because_of_single_flight(self, sql: Contract) -> None:
@@ -185,6 +194,42 @@ class TestOneThatDoesNotRun:
         assert found.cause == "about_to_run"
 
     @newest_only
+    def test_for_ever(self, jobs: Contract) -> None:
+        one = jobs.send({})
+        jobs("update pgmq.q_jobs set vt = 'infinity'")
+        found = why(jobs, one)
+        assert found.answer == f"message {one} of queue jobs is delayed for ever"
+        assert found.then == f"nothing, until somebody reschedules it: redrive message now jobs {one}"
+        jobs("select redrive.reschedule('jobs', array[%s::bigint], 0)", one)
+        jobs.settle(retry(jobs.claim_one()))
+        jobs("update pgmq.q_jobs set vt = '290000-01-01'")
+        assert "is backed off for ever: attempt 1 of 5" in why(jobs, one).answer
+        jobs("update pgmq.q_jobs set vt = '-infinity'")
+        assert "is ready since ever" in why(jobs, one).answer
+
+    @newest_only
+    def test_until_somebody_reads_by_sql(self, sql: Contract) -> None:
+        sql.create()
+        sql.clock.stop()
+        sql("select redrive.read_with_dlq('jobs', 60, 1)")
+        for _ in range(3):
+            sql.send({})
+            sql.clock.move(1)
+        found = why(sql, 3)
+        assert found.cause == "about_to_run"
+        assert "2 messages are due before it" in found.answer
+        assert found.then.endswith("next who reads or claims and has room: read_with_dlq")
+        sql("select redrive.read_with_dlq('jobs', 60, 1)")
+        sql("select redrive.pause_queue('jobs')")
+        found = why(sql, 1)
+        assert found.cause == "running"
+        assert "(yet); read_with_dlq may have it, and does not say so" in found.answer
+        assert len(found.also) == 1
+        assert found.also[0].startswith(
+            "does not run again, should it come back, because queue jobs is paused"
+        )
+
+    @newest_only
     def test_and_everything_that_stands_in_its_way_is_told(self, sql: Contract) -> None:
         sql.create()
         sql("select redrive.pause_queue('jobs')")
@@ -214,7 +259,25 @@ class TestOneThatRuns:
         found = why(jobs, one)
         assert found.cause == "holder_gone"
         assert "was claimed by worker gone, which was last seen at" in found.answer
+        assert "once you know that it is dead, and not only cut off from the database" in found.then
         assert f"redrive message release jobs {one}" in found.then
+        # Somebody else claimed it since, and has not said so yet: the dead one has nothing to do with it.
+        jobs.clock.move(300)
+        jobs.claim(vt=300)
+        found = why(jobs, one)
+        assert (found.cause, "gone" in found.answer, "release" in found.then) == ("running", False, False)
+        assert "no worker has said that it holds it (yet)" in found.answer
+        # Where pgmq does not keep when it was claimed, nobody can be certain.
+        live(jobs, "gone", held=[one])
+        jobs("update pgmq.q_jobs set last_read_at = null, vt = redrive.clock() + interval '60 seconds'")
+        jobs.clock.move(61)
+        jobs("update pgmq.q_jobs set vt = redrive.clock() + interval '30 seconds'")
+        assert why(jobs, one).cause == "running"
+        jobs("update pgmq.q_jobs set vt = redrive.clock() - interval '1 second'")
+        jobs.claim(vt=60)
+        jobs("update pgmq.q_jobs set last_read_at = null")
+        live(jobs, "other", held=[one])
+        assert "is at worker other now" in why(jobs, one).answer
 
     @newest_only
     def test_is_at_the_worker_that_said_so_last(self, jobs: Contract) -> None:
@@ -238,7 +301,14 @@ class TestOneThatEnded:
         assert found.cause == "done"
         assert found.answer.endswith("(1m ago), with attempt 1, after 1.5s of work")
         assert [what for _, what in found.life] == ["sent", "done after 1.5s"]
-        assert why(jobs, second).cause == "cancelled"
+        assert why(jobs, second).answer.endswith("(1m ago), before it ran")
+        third = jobs.send({})
+        jobs.settle(retry(jobs.claim_one(), error_type="ValueError", error="boom"))
+        jobs.clock.move(3600)
+        jobs.cancel(third)
+        found = why(jobs, third)
+        assert found.cause == "cancelled"
+        assert found.answer.endswith("(0s ago), after 1 attempt: ValueError: boom")
 
     @newest_only
     def test_is_parked(self, sql: Contract) -> None:
@@ -271,6 +341,28 @@ class TestOneThatEnded:
         assert why(jobs, 999, dead=True).cause == "unknown"
 
     @newest_only
+    def test_is_dead_by_readers_that_never_report_or_by_hand(self, jobs: Contract) -> None:
+        one = jobs.send({})
+        jobs("select redrive.read_with_dlq('jobs', 0, 1, 1)")
+        jobs("select redrive.read_with_dlq('jobs', 0, 1, 1)")
+        found = why(jobs, one)
+        assert (found.cause, found.answer.endswith("failed after 1 attempt")) == ("dead", True)
+        for message in (
+            '{"original_msg_id": 7, "read_ct": null, "attempts": null, "failures": null, "headers": null}',
+            '{"original_msg_id": 7, "read_ct": 2, "generation": "x", "reason": 3,'
+            ' "failures": [{"attempt": {}}, 1,'
+            ' {"duration": "x", "at": 4, "error_type": 1, "error": [2], "worker": 5}], "payload": null}',
+            '{"original_msg_id": 7, "failures": {}}',
+            "[]",
+            "null",
+        ):
+            [row] = jobs(
+                "insert into pgmq.q_jobs_dlq (vt, message) values (now(), %s) returning msg_id", message
+            )
+            assert why(jobs, row.msg_id, dead=True).cause in ("dead", "unknown")
+            assert why(jobs, row.msg_id, "jobs_dlq").cause in ("dead", "unknown")
+
+    @newest_only
     def test_is_dead_in_a_queue_that_keeps_no_archive(self, sql: Contract) -> None:
         sql.create(archive=False)
         one = sql.send({})
@@ -299,7 +391,7 @@ class TestOneThatEnded:
 class TestItsLife:
     @newest_only
     def test_is_followed_through_redrives_from_either_end(self, jobs: Contract) -> None:
-        first = jobs.send({}, headers={"traceparent": f"00-{TRACE}-00f067aa0ba902b7-01"})
+        first = jobs.send({}, headers={"TraceParent": f"00-{TRACE}-00f067aa0ba902b7-01"})
         ids = [first]
         for _ in range(2):
             jobs.clock.move(10)
@@ -341,13 +433,19 @@ class TestItsLife:
             '{"traceparent": 7}',
             '{"traceparent": null}',
             '{"x-redrive-event": 1}',
+            '{"x-redrive-credit": 999999999, "x-redrive-settled": "99"}',
         ):
             [row] = jobs(
                 "insert into pgmq.q_jobs (vt, message, headers) values (redrive.clock(), '{}', %s)"
                 " returning msg_id",
                 headers,
             )
-            assert why(jobs, row.msg_id).life[-1][1] == "sent"
+            found = facts(jobs, row.msg_id)
+            assert explain(found).life[-1][1] == "sent"
+            assert found["message"]["attempts"] == 0
+        jobs.claim(100)
+        jobs.clock.move(90)
+        assert {each.attempt for each in jobs.claim(100)} == {0, 2}
 
 
 @without_headers

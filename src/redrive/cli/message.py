@@ -12,6 +12,7 @@ from redrive.cli.output import answer, answer_json, confirm, count, facts, say, 
 from redrive.cli.redaction import redact
 from redrive.cli.session import Session, session
 from redrive.store import deliveries, messages
+from redrive.watch.why_words import span
 
 app = typer.Typer(no_args_is_help=True, help="Single messages.")
 
@@ -109,15 +110,21 @@ def release(
 
 def print_facts(known: dict[str, Any], failures: Sequence[dict[str, Any]]) -> None:
     """The facts of a message or dead letter, then its failed attempts, each with its traceback."""
-    facts(known.items())
+    facts(_spelled(known).items())
     for failure in failures:
-        about = {
-            name: value for name, value in failure.items() if name not in ("error", "error_type", "traceback")
-        }
+        about = _spelled(
+            {name: each for name, each in failure.items() if name not in ("error", "error_type", "traceback")}
+        )
         said = ", ".join(f"{name} {shown(value)}" for name, value in about.items() if value is not None)
         answer(f"\nfailed: {said}")
         told = failure.get("traceback") or f"{failure.get('error_type')}: {failure.get('error') or ''}"
         answer("\n".join(f"  {line}" for line in told.splitlines()))
+
+
+def _spelled(known: dict[str, Any]) -> dict[str, Any]:
+    """With its duration as people read it."""
+    took = known.get("duration")
+    return known | {"duration": span(took)} if isinstance(took, (int, float)) else known
 
 
 def _report(store: Session, queue: str, ids: Sequence[int], done: Sequence[int], what: str) -> None:

@@ -21,7 +21,7 @@ from redrive.errors import ConfigError, Unavailable
 from redrive.store import alerts, workers
 from redrive.store.alerts import Alert
 from redrive.store.metrics import Gauges, gauges
-from redrive.store.workers import Worker
+from redrive.store.workers import READER, Worker
 
 _EVERY = 2.0
 _COLUMNS = (
@@ -134,8 +134,11 @@ def _many(number: int, noun: str) -> str:
 
 def _worker_row(w: Worker) -> Sequence[object]:
     name = w.worker or "(those that are gone)"
-    state = "" if w.alive or not w.worker else Text("not seen for over a minute", style="red")
-    running = w.running if w.worker else None
+    if w.worker == READER:
+        state = "reads by SQL" if w.alive else Text("reads by SQL; has not read for a while", style="red")
+    else:
+        state = "" if w.alive or not w.worker else Text("not seen for over a minute", style="red")
+    running = w.running if w.worker and w.worker != READER else None
     return w.queue, name, f"{age(w.age_sec)} ago", running, w.done, w.failed, w.dead, w.given_back, state
 
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from opentelemetry.trace import Link, Span, Tracer
 
 _CARRIED = ("traceparent", "tracestate")
+_TOO_LARGE = 2**63
 _API = "opentelemetry.trace"
 
 
@@ -108,7 +109,7 @@ class Processing:
         attributes = _attributes(queue, "process") | {
             "messaging.message.id": str(msg_id),
             "redrive.attempt": attempt,
-            "redrive.generation": generation if isinstance(generation, int) else 0,
+            "redrive.generation": generation if type(generation) is int else 0,
         }
         self._span = here.start_span(
             f"process {queue}",
@@ -180,7 +181,7 @@ def _inject(options: MutableMapping[str, Any]) -> None:
     if given is not None and not isinstance(given, Mapping):
         return  # refused, in its turn
     headers = cast("Mapping[Any, Any]", given or {})
-    if any(isinstance(name, str) and name.lower() in _CARRIED for name in headers):
+    if any(isinstance(name, str) and name.lower() == "traceparent" for name in headers):
         return
     carrier: dict[str, str] = {}
     # Does nothing where the span's context is not valid.
@@ -193,8 +194,12 @@ def _links(stored: Mapping[str, Any]) -> list[Link]:
     from opentelemetry import context, trace
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-    carrier = {name: stored[name] for name in _CARRIED if isinstance(stored.get(name), str)}
-    if not carrier:
+    carrier: dict[str, str] = {}
+    # Whatever case they are written in; as we write them before any other.
+    for name in sorted(stored):
+        if name.lower() in _CARRIED and isinstance(stored[name], str):
+            carrier[name.lower()] = stored[name]
+    if "traceparent" not in carrier:
         return []
     found: Context = TraceContextTextMapPropagator().extract(carrier, context.Context())
     sender: trace.SpanContext = trace.get_current_span(found).get_span_context()
@@ -202,6 +207,15 @@ def _links(stored: Mapping[str, Any]) -> list[Link]:
 
 
 def _stored(headers: str | None) -> dict[str, Any]:
-    stored: object = json.loads(headers) if headers else None
     # pgmq.send takes any JSON for headers.
+    try:
+        stored: object = json.loads(headers, parse_int=_in_64_bits) if headers else None
+    except (ValueError, RecursionError):
+        return {}
     return cast("dict[str, Any]", stored) if isinstance(stored, dict) else {}
+
+
+def _in_64_bits(digits: str) -> int | None:
+    """What a span may be given: a number that is larger is none."""
+    number = int(digits) if len(digits) <= 20 else _TOO_LARGE
+    return number if -_TOO_LARGE <= number < _TOO_LARGE else None

@@ -7,6 +7,9 @@ from typing import NamedTuple
 
 from redrive.store.statement import Statement
 
+# Whoever calls redrive.read_with_dlq, all of them together: what they run nobody knows.
+READER = "read_with_dlq"
+
 
 class Worker(NamedTuple):
     """`alive`: seen within a minute. `running`: jobs now, None where the worker does not say.

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from redrive.watch.why_words import attempt_of, many, moment, span
+from redrive.watch.why_words import attempt_of, many, span, time_of
 
 Event = tuple[datetime | None, str]
 
@@ -16,18 +16,18 @@ def life_of(facts: Mapping[str, Any]) -> list[Event]:
     found: list[Event] = [*_before(facts), *_sent(facts)]
     for failure in facts["failures"]:
         worker = f" (worker {failure['worker']})" if failure.get("worker") else ""
-        found.append((_time(failure.get("at")), attempt_of(facts, failure) + worker))
+        found.append((time_of(failure.get("at")), attempt_of(facts, failure) + worker))
     found += _end(facts)
     for n, each in enumerate(facts["redriven"]["to"]):
         then = "sent again as" if n == 0 else "that one died too, and was sent again as"
-        found.append((_time(each["at"]), f"{then} message {each['msg_id']}"))
+        found.append((time_of(each["at"]), f"{then} message {each['msg_id']}"))
     return found
 
 
 def _before(facts: Mapping[str, Any]) -> list[Event]:
     return [
         (
-            None if n == 0 else _time(facts["redriven"]["from"][n - 1]["at"]),
+            None if n == 0 else time_of(facts["redriven"]["from"][n - 1]["at"]),
             f"began as message {each['msg_id']}, which died"
             if n == 0
             else f"went on as message {each['msg_id']}, which died",
@@ -53,7 +53,7 @@ def _sent(facts: Mapping[str, Any]) -> list[Event]:
         text += f", key {m['key']!r}"
     if m.get("trace"):
         text += f", trace {m['trace']}"
-    found: list[Event] = [(_time(m["enqueued_at"]), text)]
+    found: list[Event] = [(time_of(m["enqueued_at"]), text)]
     if m.get("given_back"):
         found.append(
             (
@@ -69,11 +69,7 @@ def _end(facts: Mapping[str, Any]) -> list[Event]:
     found: list[Event] = []
     if m is not None and m["state"] == "archived":
         took = "" if m.get("duration") is None else f" after {span(m['duration'])}"
-        found.append((_time(m["archived_at"]), f"{m['outcome'] or 'archived'}{took}"))
+        found.append((time_of(m["archived_at"]), f"{m['outcome'] or 'archived'}{took}"))
     if letter is not None and letter["state"] == "discarded":
-        found.append((_time(letter["at"]), f"its dead letter {letter['dead_id']} was discarded"))
+        found.append((time_of(letter["at"]), f"its dead letter {letter['dead_id']} was discarded"))
     return found
-
-
-def _time(at: str | None) -> datetime | None:
-    return None if at is None else moment(at)

@@ -3,10 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, cast
+
+Facts = Mapping[str, Any]
 
 _LONGEST_ERROR = 300
+_NEVER = datetime.max.replace(tzinfo=UTC)
+_EVER = datetime.min.replace(tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a message waits for, or what it ended in: one word for programs, and two sentences' ends."""
+
+    cause: str
+    text: str
+    then: str
 
 
 class Moment:
@@ -23,16 +37,25 @@ class Moment:
 
     def since(self, at: str) -> str:
         """``2026-11-30 22:50:00Z (12m ago)``."""
+        if moment(at) == _EVER:
+            return "ever"
         return f"{shown(moment(at))} ({span(-self.seconds_to(at))} ago)"
 
     def at(self, at: str) -> str:
         return f"at {self.since(at)}"
 
     def until(self, at: str) -> str:
-        """``2026-11-30 22:50:00Z (in 12m)``."""
-        if at.endswith("infinity"):
-            return "for ever"
-        return f"{shown(moment(at))} (in {span(self.seconds_to(at))})"
+        """``until 2026-11-30 22:50:00Z (in 12m)``, or ``for ever``."""
+        return "for ever" if is_never(at) else f"until {self.then(at)}"
+
+    def then(self, at: str) -> str:
+        """``2026-11-30 22:50:00Z (in 12m)``, or ``never``."""
+        return "never" if is_never(at) else f"{shown(moment(at))} (in {span(self.seconds_to(at))})"
+
+
+def is_never(at: str) -> bool:
+    """Infinity, or so late that no calendar has it."""
+    return moment(at) == _NEVER
 
 
 def moment(at: str) -> datetime:
@@ -40,7 +63,7 @@ def moment(at: str) -> datetime:
     try:
         return datetime.fromisoformat(at).astimezone(UTC)
     except (ValueError, OverflowError):
-        return datetime.min.replace(tzinfo=UTC) if at.startswith("-") else datetime.max.replace(tzinfo=UTC)
+        return _EVER if at.startswith("-") or at.endswith(" BC") else _NEVER
 
 
 def shown(at: datetime) -> str:
@@ -48,10 +71,10 @@ def shown(at: datetime) -> str:
 
 
 def span(seconds: float) -> str:
-    """Seconds as <1ms, 0.25s, 45s, 12m 5s, 3h 20m or 4d 2h."""
+    """Seconds as 0.2ms, 0.25s, 45s, 12m 5s, 3h 20m or 4d 2h."""
     seconds = max(0.0, seconds)
     if 0 < seconds < 0.001:
-        return "<1ms"
+        return f"{max(seconds * 1000, 0.1):.1f}ms"
     if seconds < 10:
         return f"{seconds:.2g}s"
     whole = int(seconds)
@@ -75,10 +98,29 @@ def in_a_line(text: str) -> str:
     return line if len(line) <= _LONGEST_ERROR else line[: _LONGEST_ERROR - 1] + "…"
 
 
-def attempt_of(facts: Mapping[str, Any], failure: Mapping[str, Any]) -> str:
+def error_of(failure: Facts) -> str:
+    """``ValueError: no such user``."""
+    return in_a_line(
+        ": ".join(str(each) for each in (failure.get("error_type"), failure.get("error")) if each)
+    )
+
+
+def attempt_of(facts: Facts, failure: Facts) -> str:
     """``attempt 2 of 5 failed after 0.3s: ValueError: no such user``."""
+    # A dead letter may be written by hand, with anything in it.
     took = failure.get("duration")
-    after = "" if took is None else f" after {span(took)}"
-    error = ": ".join(filter(None, (failure.get("error_type"), failure.get("error"))))
-    which = f"attempt {failure.get('attempt')} of {facts['policy']['max_attempts']}"
-    return f"{which} failed{after}: {in_a_line(error)}"
+    after = f" after {span(took)}" if isinstance(took, (int, float)) else ""
+    which = f"attempt {failure.get('attempt', '?')} of {facts['policy']['max_attempts']}"
+    return f"{which} failed{after}: {error_of(failure)}"
+
+
+def time_of(at: object) -> datetime | None:
+    """When it was; None where that is not known, or is no time."""
+    found = moment(at) if isinstance(at, str) else None
+    return None if found in (_EVER, _NEVER) else found
+
+
+def last_words(facts: Facts) -> str:
+    """Of its last failed attempt, where there is one: ``: ValueError: no such user``."""
+    failures = cast("list[Facts]", facts["failures"])
+    return f": {error_of(failures[-1])}" if failures else ""

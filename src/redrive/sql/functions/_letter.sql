@@ -12,15 +12,20 @@ declare
     v_sql text := $q$
         select jsonb_build_object('dead_id', m.msg_id, 'state', %s, 'at', %s, 'msg_id', n.id, 'reason', m.message ->> 'reason',
                    'dead_at', coalesce(redrive._time(m.message ->> 'dead_lettered_at'), m.enqueued_at), 'error', m.message ->> 'error',
-                   'failures', (select jsonb_agg(f - 'traceback') from jsonb_array_elements(
+                   'failures', (select coalesce(jsonb_agg(f - 'traceback'), '[]') from jsonb_array_elements(
                         case jsonb_typeof(m.message -> 'failures') when 'array' then m.message -> 'failures' else '[]' end) f where jsonb_typeof(f) = 'object'),
-                   'message', jsonb_build_object('state', 'archived', 'outcome', 'dead', 'read_ct', m.message -> 'read_ct',
-                        'attempts', coalesce(m.message -> 'attempts', m.message -> 'read_ct'), 'enqueued_at', redrive._time(m.message ->> 'enqueued_at'),
+                   'message', jsonb_build_object('state', 'archived', 'outcome', 'dead', 'read_ct', n.read_ct,
+                        'attempts', coalesce(n.attempts, n.read_ct), 'enqueued_at', redrive._time(m.message ->> 'enqueued_at'),
                         'archived_at', redrive._time(m.message ->> 'dead_lettered_at'), 'key', m.message ->> 'key',
-                        'generation', m.message -> 'generation', 'origin', m.message -> 'origin',
+                        'generation', coalesce(n.generation, 0), 'origin', coalesce(n.origin, n.id),
                         'event', substring(m.message -> 'headers' ->> 'x-redrive-event' from '^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$'),
-                        'trace', substring(m.message -> 'headers' ->> 'traceparent' from '^[0-9a-f]{2}-([0-9a-f]{32})-')))
-          from pgmq.%I m, lateral (select substring(m.message ->> 'original_msg_id' from '^[0-9]{1,18}$')::bigint as id) n
+                        'trace', redrive._trace(m.message -> 'headers')))
+          from pgmq.%I m, lateral (
+                    select substring(m.message ->> 'original_msg_id' from '^[0-9]{1,18}$')::bigint as id,
+                           substring(m.message ->> 'origin' from '^[0-9]{1,18}$')::bigint as origin,
+                           substring(m.message ->> 'read_ct' from '^[0-9]{1,9}$')::integer as read_ct,
+                           substring(m.message ->> 'attempts' from '^[0-9]{1,9}$')::integer as attempts,
+                           substring(m.message ->> 'generation' from '^[0-9]{1,9}$')::integer as generation) n
          where %s order by m.msg_id desc limit 1 $q$;
     v_found jsonb;
 begin

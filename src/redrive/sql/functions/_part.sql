@@ -1,6 +1,7 @@
 -- _part: the SQL expressions that read one fact of a message, for EXECUTE. One place knows where a fact stands.
 --   key         header x-redrive-key, else the payload's key field
---   credit      deliveries given back          settled   the last reported delivery
+--   credit      deliveries given back, no more than there were
+--   settled   the last reported delivery
 --   attempt     read_ct - credit               columns   what both tables of the queue have
 --   bag         the headers to add ours to
 --   generation, origin, late   what else stands in the headers
@@ -19,7 +20,7 @@ as $$
                  when q.key_field is not null then format('nullif(m.message ->> %L, '''')', q.key_field)
                  else 'null::text' end
         when 'credit' then
-            case when q.has_headers then 'coalesce(substring(m.headers ->> ''x-redrive-credit'' from ''^[0-9]{1,9}$'')::integer, 0)' else '0' end
+            case when q.has_headers then 'least(coalesce(substring(m.headers ->> ''x-redrive-credit'' from ''^[0-9]{1,9}$'')::integer, 0), m.read_ct)' else '0' end
         when 'settled' then
             case when q.has_headers then 'coalesce(substring(m.headers ->> ''x-redrive-settled'' from ''^[0-9]{1,9}$'')::integer, 0)' else '0' end
         when 'attempt' then

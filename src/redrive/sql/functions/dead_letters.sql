@@ -20,7 +20,7 @@ begin
         return query execute format($q$
             select $1, m.msg_id, n.original_msg_id, n.read_ct, redrive._time(m.message ->> 'enqueued_at'),
                    coalesce(redrive._time(m.message ->> 'dead_lettered_at'), m.enqueued_at), m.message -> 'payload', coalesce(n.attempts, n.read_ct),
-                   m.message ->> 'reason', m.message ->> 'error', m.message -> 'failures', nullif(m.message -> 'headers', 'null'),
+                   m.message ->> 'reason', m.message ->> 'error', nullif(m.message -> 'failures', 'null'), nullif(m.message -> 'headers', 'null'),
                    m.message ->> 'key', coalesce(n.generation, 0), coalesce(n.origin, n.original_msg_id)
               from (select * from pgmq.%I m where m.msg_id > coalesce($2, 0) order by m.msg_id limit $3) m,
                    lateral (select substring(m.message ->> 'original_msg_id' from '^[0-9]{1,18}$')::bigint as original_msg_id,

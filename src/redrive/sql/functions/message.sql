@@ -29,7 +29,7 @@ begin
         -- Died in a queue that keeps no archive: its letter is all there is.
         execute format($q$
             select jsonb_build_object('state', 'dead', 'outcome', 'dead', 'duration', null,
-                       'msg_id', $1, 'read_ct', m.message -> 'read_ct', 'attempts', coalesce(m.message -> 'attempts', m.message -> 'read_ct'),
+                       'msg_id', $1, 'read_ct', m.message -> 'read_ct', 'attempts', coalesce(nullif(m.message -> 'attempts', 'null'), m.message -> 'read_ct'),
                        'enqueued_at', m.message -> 'enqueued_at', 'archived_at', m.message -> 'dead_lettered_at',
                        'key', m.message -> 'key', 'headers', m.message -> 'headers', 'message', m.message -> 'payload')
               from pgmq.%I m where m.message ->> 'original_msg_id' = $1::text order by m.msg_id desc limit 1 $q$, 'q_' || q.queue || '_dlq')
