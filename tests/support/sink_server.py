@@ -89,7 +89,8 @@ class SinkServer:
         if self.hang:
             self._end.wait(self.hang)
         try:
-            handler.send_response_only(self.status)
+            # A phrase of its own, as anybody may have: with what drives a terminal, and what it was sent.
+            handler.send_response_only(self.status, f"\x1b[31m{handler.path}")
             for name, value in self.headers.items():
                 handler.send_header(name, value)
             handler.send_header("Content-Length", "2")

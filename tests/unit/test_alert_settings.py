@@ -41,7 +41,7 @@ def test_sinks_are_called_as_their_variables_in_lower_case(monkeypatch: pytest.M
         ("games", "discord", True),
         ("mail", "mailto", True),
         ("on_call", "pagerduty", False),
-        ("ops", "webhook", True),
+        ("ops", "webhook", False),
         ("slack", "slack", True),
     ]
 

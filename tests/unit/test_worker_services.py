@@ -129,6 +129,7 @@ class TestHealth:
             assert (await self.ask(health.port, b"POST /livez HTTP/1.1\r\n\r\n"))[0] == 405
             head = await self.ask(health.port, b"HEAD /livez HTTP/1.1\r\n\r\n")
             assert (head[0], head[2]) == (200, b"")
+            assert int(head[1]["Content-Length"]) == len(body)
         finally:
             await health.stop()
             await health.stop()
@@ -167,6 +168,8 @@ class TestLogLines:
         )
         assert line.endswith("WARNING failed: a\\nb event=job_retry queue=mail msg_id=7 attempt=2")
         assert "\n" not in line
+        line = TextFormatter().format(self.record("a\x1b[31m\r\x00\x9b\u202eb é\t", subject="\x1b]0;x\x07"))
+        assert line.endswith(r" a\x1b[31m\r\x00\x9b\u202eb é" + "\t" + r" subject=\x1b]0;x\x07")
 
     def test_in_json_are_one_object(self) -> None:
         line = JsonFormatter().format(

@@ -7,7 +7,9 @@ Guarantees  one try at a time a sink, `TIMEOUT` seconds at most; a sink that han
             a claim lasts longer than a try, so no alert is sent by two processes at once;
             nothing of a sink's URL or keys reaches the log or the database.
 Not given   that it arrives once when a process dies between the sink's answer and its record: it is sent
-            again then, under the same `dedup_key` and webhook-id.
+            again then, under the same `dedup_key` and webhook-id;
+            that alerts of different rules or subjects arrive in order. A sink that takes one at a time is
+            given the oldest first; what it is too slow for within a claim is claimed again, by anybody.
 """
 
 from __future__ import annotations
@@ -53,6 +55,7 @@ class Delivery:
         self._database = database
         self._sinks = {each.name: each for each in sinks}
         self._where = where
+        self._installation: str | None = None
         self._sending: dict[str, asyncio.Task[None]] = {}
         self._troubles = {name: Trouble(f"telling {name}", event="alert_delivery") for name in self._sinks}
         self._turns = Turns(
@@ -78,6 +81,8 @@ class Delivery:
         idle = [name for name in self._sinks if name not in self._sending]
         if not idle:
             return
+        if self._installation is None:
+            self._installation = await self._database.run(alerts.installation())
         claimed = await self._database.run(alerts.claim(idle, limit=_MOST, hold=HOLD))
         if not claimed:
             return
@@ -115,8 +120,9 @@ class Delivery:
             await self._record(sink, batch, failed)
 
     async def _send(self, sink: Sink, batch: Sequence[alerts.Due], at: float) -> Undelivered | None:
+        which = self._installation or ""
         told = [
-            Alert.of(each.id, each.rule, each.subject, each.event, each.body, self._where, at)
+            Alert.of(each.id, each.rule, each.subject, each.event, each.body, self._where, at, which)
             for each in batch
         ]
         try:

@@ -110,9 +110,9 @@ class Health:
 
 
 def _http(status: str, kind: str, body: bytes, method: bytes) -> bytes:
-    body = b"" if method == b"HEAD" else body
     top = f"HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n"
-    return f"{top}Cache-Control: no-store\r\nConnection: close\r\n\r\n".encode() + body
+    head = f"{top}Cache-Control: no-store\r\nConnection: close\r\n\r\n".encode()
+    return head if method == b"HEAD" else head + body
 
 
 def _authorization(request: bytes) -> str | None:

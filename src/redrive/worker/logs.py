@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import sys
 from datetime import UTC, datetime
 from typing import Any, Literal
@@ -16,6 +17,8 @@ LogFormat = Literal["text", "json"]
 
 # What every record has; anything else was given by `extra` and is shown.
 _ORDINARY = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName", "color_message"}
+# All but the tab; the last ones turn the direction of what follows.
+_CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 _FIRST = ("event", "queue", "msg_id", "attempt")
 
 
@@ -34,7 +37,10 @@ def _time(record: logging.LogRecord) -> str:
 
 
 class TextFormatter(logging.Formatter):
-    """A line for people; a traceback stands on the same line, its newlines escaped."""
+    """A line for people; a traceback stands on the same line, its newlines escaped.
+
+    So is what would drive a terminal: messages hold words of handlers, databases and other people's servers.
+    """
 
     def format(self, record: logging.LogRecord) -> str:
         text = record.getMessage()
@@ -42,7 +48,7 @@ class TextFormatter(logging.Formatter):
             text += " | " + self.formatException(record.exc_info)
         pairs = "".join(f" {name}={value}" for name, value in _fields(record).items())
         line = f"{_time(record)} {record.levelname:<7} {text}{pairs}"
-        return line.replace("\r", "\\r").replace("\n", "\\n")
+        return _CONTROL.sub(lambda found: found.group().encode("unicode_escape").decode(), line)
 
 
 class JsonFormatter(logging.Formatter):

@@ -1,5 +1,5 @@
 -- installation_id: which redrive this database is. A job is only completed in its worker's own database.
--- part: work
+-- part: work, operate
 create function redrive.installation_id() returns uuid
 language sql stable security definer set search_path = ''
 as $$ select i.id from redrive.installation i $$;

@@ -79,11 +79,6 @@ class Chat:
         # Alerts are few, and its pauses of up to 5 s between two would use up the time a try has.
         plugin.request_rate_per_sec = 0
         kind = native_kind(setting.url) or urlsplit(setting.url).scheme.lower()
-        if kind == "pagerduty" and not hasattr(plugin, "dedup"):
-            raise ConfigError(
-                f"{setting.variable}: this apprise cannot end incidents of PagerDuty; "
-                "run `pip install --upgrade apprise`"
-            )
         return cls(setting.name, kind, plugin, timeout=timeout)
 
     async def send(self, alerts: Sequence[Alert]) -> None:

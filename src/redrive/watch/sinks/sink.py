@@ -7,6 +7,8 @@ Not given   that a sink sees an alert once: a process may die between the answer
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -16,7 +18,8 @@ from typing import Any, Protocol
 class Alert:
     """One alert to tell: `id` of its delivery, `event` is firing, reminder, resolved or test.
 
-    `database` is host and name, for people who have several; `at` the database's time in unix seconds.
+    `database` is host and name, for people who have several; `at` the database's time in unix seconds;
+    `key` names this delivery among all of every database, whoever makes it and however often.
     """
 
     id: int
@@ -32,6 +35,7 @@ class Alert:
     threshold: float | None = None
     resolved_at: str | None = None
     at: float | None = None
+    key: str = ""
 
     @classmethod
     def of(
@@ -43,8 +47,12 @@ class Alert:
         body: dict[str, Any],
         database: str,
         at: float | None = None,
+        installation: str = "",
     ) -> Alert:
-        """From a row of the delivery table; `database` is how this process reaches it."""
+        """From a row of the delivery table of `installation`; `database` is how this process reaches it."""
+        since = str(body.get("since") or "")
+        # More than its number: a copy of a database goes on with the same ones.
+        named = json.dumps([installation, id, rule, subject, event, since])
         return cls(
             id=id,
             rule=rule,
@@ -53,12 +61,13 @@ class Alert:
             severity=str(body.get("severity") or "warning"),
             summary=str(body.get("summary") or rule),
             command=str(body.get("command") or ""),
-            since=str(body.get("since") or ""),
+            since=since,
             database=database or str(body.get("database") or ""),
             value=_number(body.get("value")),
             threshold=_number(body.get("threshold")),
             resolved_at=body.get("resolved_at"),
             at=at,
+            key=f"alert_{hashlib.sha256(named.encode()).hexdigest()[:32]}",
         )
 
     @property

@@ -4,19 +4,22 @@
      "alerts": [{"id", "rule", "subject", "event", "severity", "value", "threshold", "summary", "command",
                  "since", "resolved_at", "database", "dedup_key"}], "text": "…"}
 
-Guarantees  the same alerts come under the same webhook-id, however often they are sent;
-            no redirect is followed; a try ends within its timeout, whatever the other side does.
+Guarantees  each alert is a message of its own, under a webhook-id that stays the same however often it is
+            sent, by whom, and whatever else is due: what was sent twice can be told from what is new;
+            no redirect is followed; a try ends within its timeout, whatever the other side does;
+            of an answer only its status and Retry-After count: no text of it is shown or stored.
+Not given   that a flood of `100 Continue` costs no CPU until the timeout.
 """
 
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import json
 import ssl
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from http import HTTPStatus
 
 import httpx
 
@@ -36,7 +39,7 @@ class Webhook:
     """Make it with `Webhook.of`: that refuses what could never be delivered."""
 
     kind = "webhook"
-    groups = True
+    groups = False
 
     def __init__(self, name: str, url: str, secret: str, *, timeout: float) -> None:
         self.name = name
@@ -73,7 +76,7 @@ class Webhook:
         told = [each.as_dict() for each in alerts]
         body = json.dumps({"type": "redrive.alerts", "alerts": told, "text": said}).encode()
         # By the database's clock: a receiver refuses what was signed by one that is minutes off.
-        headers = sign(_SCHEME, secret=self._secret, body=body, now=alerts[0].at, event_id=_id(alerts))
+        headers = sign(_SCHEME, secret=self._secret, body=body, now=alerts[0].at, event_id=alerts[0].key)
         headers["User-Agent"] = "redrive"
         try:
             async with (
@@ -103,7 +106,7 @@ def check(answer: httpx.Response) -> None:
     if answer.is_success:
         return
     raise Undelivered(
-        f"answered {answer.status_code}{f' {answer.reason_phrase}' if answer.reason_phrase else ''}"
+        f"answered {_named(answer.status_code)}"
         + (", which means it wants no more" if answer.status_code == _GONE else ""),
         retry_after=retry_after(answer.headers),
         gone=answer.status_code == _GONE,
@@ -152,9 +155,12 @@ def _unconnected(error: BaseException) -> str:
     return "it cannot be connected to"
 
 
-def _id(alerts: Sequence[Alert]) -> str:
-    known = [(each.id, each.rule, each.subject, each.event, each.since, each.database) for each in alerts]
-    return f"alert_{hashlib.sha256(json.dumps(known).encode()).hexdigest()[:32]}"
+def _named(status: int) -> str:
+    """The status with our own phrase: the other side's may hold anything, also what it was sent."""
+    try:
+        return f"{status} {HTTPStatus(status).phrase}"
+    except ValueError:
+        return str(status)
 
 
 def _date(value: str) -> datetime | None:
