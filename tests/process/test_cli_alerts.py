@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,9 +15,11 @@ from typing import Any
 import psycopg
 import pytest
 
+from redrive.store import grants
 from redrive.testing.clock import Clock
 from tests.support.cli import Ran, fine, run
 from tests.support.command import Command
+from tests.support.roles import Roles
 from tests.support.sink_server import Posted, SinkServer
 from tests.support.working import WorkerProcess, make_queue, send
 
@@ -159,6 +164,45 @@ class TestCheck:
         assert ran.code == 1 and "alerts_undelivered" in ran.out
 
 
+def test_a_name_server_that_does_not_answer_holds_up_no_answer(
+    db: Db, sink: SinkServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("redrive.watch.sinks.configured.configured_sinks.__kwdefaults__", {"timeout": 0.2})
+    monkeypatch.setenv("REDRIVE_ALERTS_OPS", "http://t0p5ecret.example.com/hook")
+    ask = socket.getaddrinfo
+    silent = threading.Event()
+
+    def resolve(host: Any, *more: Any, **named: Any) -> Any:
+        if "t0p5ecret" in str(host):
+            silent.wait(20)
+        return ask(host, *more, **named)
+
+    monkeypatch.setattr(socket, "getaddrinfo", resolve)
+    bury(db)
+    try:
+        for command in ("check", "test"):
+            began = time.monotonic()
+            ran = alerts(command)
+            assert ran.code == 1 and "no answer within 0.2 s" in ran.out
+            assert time.monotonic() - began < 5
+        # The interpreter waits for what is no daemon.
+        assert not [
+            each for each in threading.enumerate() if not each.daemon and each.name.startswith("asyncio")
+        ]
+    finally:
+        silent.set()
+
+
+@pytest.mark.parametrize("part", ["work", "operate"])
+def test_a_role_that_may_check_is_answered(part: str, db: Db, sink: SinkServer, roles: Roles) -> None:
+    role = roles.create(part, "login")
+    grants.grant(db, role, part)
+    bury(db)
+    ran = alerts("check", "--database", roles.url(db.info, role))
+    assert ran.code == 1 and "dead_letters" in ran.out, ran.err
+    assert [each["rule"] for each in sink.alerts()] == ["dead_letters"]
+
+
 class TestTest:
     def test_sends_a_real_one_and_says_that_it_arrived(self, sink: SinkServer) -> None:
         ran = alerts("test")
@@ -219,7 +263,11 @@ class TestSilence:
             (["silence", "parked", "--all"], "name a rule"),
             (["silence", "no_such"], "no_such"),
             (["silence", "parked", "--for", "soon"], "--for is 'soon'; it must be how long"),
-            (["silence", "parked", "--for", "0"], "it must be above 0"),
+            (["silence", "parked", "--for", "0"], "--for is '0'; it must be at least 1s, and at most a year"),
+            (
+                ["silence", "parked", "--for", "500d"],
+                "--for is '500d'; it must be at least 1s, and at most a",
+            ),
             (["unsilence"], "give the id of a silence"),
             (["unsilence", "1", "--all"], "give the id of a silence"),
         ],
@@ -277,10 +325,12 @@ class TestRules:
             (["set", "mine", "--threshold", "1", "--gauge", "no_such"], "gauge"),
             (["set", "parked", "--severity", "loud"], "severity"),
             (["set", "parked", "--for", "x"], "--for is 'x'"),
-            (["set", "parked", "--remind", "0"], "remind_sec"),
+            (["set", "parked", "--remind", "0"], "--remind is '0'; it must be at least 1s"),
+            (["set", "parked", "--threshold", "nan"], "--threshold is nan; it must be a number"),
+            (["set", "parked", "--clear=-inf"], "--clear is -inf; it must be a number"),
             (["set", "Parked!", "--disable"], "rule name"),
             (["reset", "no_such"], "no_such"),
-            (["drop", "parked"], "comes with redrive"),
+            (["drop", "parked"], "turn it off instead: redrive alerts rule set parked --disable"),
         ],
     )
     def test_what_cannot_be_right_is_refused_in_a_sentence(self, arguments: list[str], said: str) -> None:

@@ -11,6 +11,7 @@ import typer
 from redrive.cli.alerts_list import as_dict, look, print_alerts, print_failing, print_problems
 from redrive.cli.options import DatabaseOption, JsonOption
 from redrive.cli.output import answer, answer_json, say
+from redrive.cli.running import run
 from redrive.cli.session import session
 from redrive.errors import SetupError, Unavailable
 from redrive.settings import Settings, load_settings
@@ -36,7 +37,7 @@ def check(as_json: JsonOption = False, database: DatabaseOption = None) -> None:
     """
     settings = load_settings()
     with session(database) as store:
-        evaluated = asyncio.run(_check(store.url, settings))
+        evaluated = run(_check(store.url, settings))
         found = look(store)
     if as_json:
         answer_json(as_dict(found))

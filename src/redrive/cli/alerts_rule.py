@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from redrive.cli.durations import seconds
+from redrive.cli.durations import YEAR, seconds
 from redrive.cli.options import DatabaseOption, JsonOption
 from redrive.cli.output import age, answer, answer_json, facts, say
 from redrive.cli.session import session
@@ -17,6 +17,8 @@ from redrive.store import alerts
 app = typer.Typer(no_args_is_help=True, help="One rule: change it, make a new one, take it back.")
 
 _NEVER = "never"
+# Beyond it the database refuses too, naming the field.
+_HIGHEST = 1e15
 
 RuleName = Annotated[str, typer.Argument(metavar="NAME", help="The rule's name.", show_default=False)]
 
@@ -92,19 +94,22 @@ def set_(
     database: DatabaseOption = None,
 ) -> None:
     """Change what is named of a rule, or make a new one, which needs --gauge and --threshold."""
+    for option, number in (("--threshold", threshold), ("--clear", clear)):
+        if number is not None and not abs(number) <= _HIGHEST:
+            raise InvalidArgument(f"{option} is {number:g}; it must be a number, {_HIGHEST:g} at most")
     fields: dict[str, Any] = {
         "gauge": gauge,
         "operator": operator,
         "threshold": threshold,
         "clear_at": clear,
-        "for_sec": None if lasting is None else seconds(lasting, "--for"),
+        "for_sec": None if lasting is None else seconds(lasting, "--for", most=YEAR),
         "severity": severity,
         "queue_pattern": queue,
         "enabled": enabled,
     }
     given = {field: value for field, value in fields.items() if value is not None}
     if remind is not None:
-        given["remind_sec"] = None if remind == _NEVER else seconds(remind, "--remind")
+        given["remind_sec"] = None if remind == _NEVER else seconds(remind, "--remind", least=1, most=YEAR)
     if not given:
         raise InvalidArgument(
             "nothing is to be changed; name at least one of the options, such as --threshold"
@@ -129,6 +134,11 @@ def reset(name: RuleName, database: DatabaseOption = None) -> None:
 def drop(name: RuleName, database: DatabaseOption = None) -> None:
     """Forget a rule of your own; its alerts are over. A built-in one can be disabled instead."""
     with session(database) as store:
+        if any(each.builtin for each in store.run(alerts.rules()) if each.name == name):
+            raise InvalidArgument(
+                f"rule {name} comes with redrive; turn it off instead: "
+                f"redrive alerts rule set {name} --disable"
+            )
         dropped = store.run(alerts.drop_rule(name))
     if not dropped:
         say(f"there is no rule {name}; see redrive alerts rules")

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from redrive.cli.durations import seconds
+from redrive.cli.durations import YEAR, seconds
 from redrive.cli.options import DatabaseOption, JsonOption
 from redrive.cli.output import age, answer, answer_json, count, say
 from redrive.cli.session import session
@@ -47,7 +47,7 @@ def silence(
     """
     if (rule is None) != every_rule:
         raise InvalidArgument("name a rule, such as redrive alerts silence dead_letters, or say --all")
-    lasting = seconds(duration, "--for")
+    lasting = seconds(duration, "--for", least=1, most=YEAR)
     with session(database) as store:
         id = store.run(alerts.silence(rule, subject, lasting, reason))
         known = all(each.known for each in store.run(alerts.silences()) if each.id == id)

@@ -12,6 +12,7 @@ import typer
 from redrive.cli.alerts_check import hush
 from redrive.cli.options import DatabaseOption, JsonOption
 from redrive.cli.output import age, answer_json, say
+from redrive.cli.running import run
 from redrive.cli.session import session
 from redrive.cli.tables import print_table
 from redrive.errors import ConfigError
@@ -40,7 +41,7 @@ def test(
     Sinks that only other processes have are theirs to deliver to. Exit 1 when one did not arrive.
     """
     with session(database) as store:
-        told, known = asyncio.run(_test(store.url, sink))
+        told, known = run(_test(store.url, sink))
     if as_json:
         answer_json([each._asdict() for each in told])
     else:

@@ -12,6 +12,7 @@ from typing import Annotated, Literal
 import typer
 
 from redrive.cli.options import DatabaseOption
+from redrive.cli.running import run
 from redrive.cli.session import session
 from redrive.errors import ConfigError
 from redrive.settings import load_settings
@@ -50,7 +51,7 @@ def watch(
         log.info("database: %s", store.description, extra={"event": "database"})
         migrations.demand(store.run(migrations.check_statement()), store.url)
         made = Watch.configured(store.url, check_every=seconds, retention=True)
-        asyncio.run(_watch(made, seconds))
+        run(_watch(made, seconds))
 
 
 async def _watch(made: Watch, seconds: float) -> None:

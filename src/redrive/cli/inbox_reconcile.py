@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from dataclasses import asdict
 from datetime import datetime
@@ -12,6 +11,7 @@ import typer
 
 from redrive.app import Redrive, load_app
 from redrive.cli import inbox_times as times
+from redrive.cli import running
 from redrive.cli.declaring import app_name
 from redrive.cli.options import AppOption, DatabaseOption, JsonOption
 from redrive.cli.output import answer, answer_json, count, say
@@ -57,7 +57,7 @@ def reconcile(
     with session(database, announce=True) as store, progress(f"reconciling {source}", total=None) as step:
         run = _Run(loaded, source, store.url, times.moment(store, window), dry_run, step)
         try:
-            asyncio.run(run.run())
+            running.run(run.run())
         except Reject as refused:
             failure = ConfigError(refused.reason)
         except (RedriveError, KeyboardInterrupt) as error:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from redrive.cli.output import say
+from redrive.cli.running import runner
 from redrive.errors import ConfigError
 from redrive.settings import EMBEDDED, EMBEDDED_DIRECTORY, DatabaseChoice, choose_database, load_settings
 from redrive.store.database import Database
@@ -41,7 +42,7 @@ class Session:
         self.choice = choice
         self.description = description
         self._database = Database(url, size=1)
-        self._runner = asyncio.Runner()
+        self._runner = runner()
 
     def run(self, statement: Statement[T]) -> T:
         """Run one statement. Raises one of redrive's errors."""

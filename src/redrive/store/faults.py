@@ -11,6 +11,7 @@ import re
 import psycopg
 
 from redrive.errors import InvalidArgument, Lost, QueueMissing, RedriveError, SetupError, Unavailable
+from redrive.sql import FOLDER, PARTS, SqlFile
 
 # Raised by redrive's own functions: the message is a finished sentence.
 _OURS: dict[str, type[RedriveError]] = {
@@ -20,11 +21,8 @@ _OURS: dict[str, type[RedriveError]] = {
 }
 
 _MIGRATE = "redrive's schema is missing here or older than this redrive; run `redrive migrate`"
-_GRANT = (
-    "this role lacks a part of redrive; the owner of schema redrive gives it with "
-    "`redrive grant ROLE send|work|operate|read`"
-)
 _OUR_SCHEMA = re.compile(r'"redrive"|\bredrive\.')
+_FUNCTION = re.compile(r"for function ([a-z][a-z0-9_]*)$")
 _READ_ONLY = "this is a read replica or a read-only session; name the primary in the database URL"
 
 # Connection lost or refused; server starting, stopping or full; statement cancelled, lock not had in time.
@@ -47,7 +45,7 @@ def explain(sqlstate: str | None, message: str) -> RedriveError | None:
         case "3F000" | "42883" | "42P01" if _OUR_SCHEMA.search(message):
             return SetupError(f"{message}: {_MIGRATE}")
         case "42501":
-            return SetupError(f"{message}: {_GRANT}")
+            return SetupError(f"{message}: {_grant(message)}")
         case "25006":
             return SetupError(f"{message}: {_READ_ONLY}")
         case _ if sqlstate[:2] == "22":
@@ -62,6 +60,18 @@ def explain_psycopg(error: psycopg.Error) -> RedriveError | None:
         lost = isinstance(error, (psycopg.OperationalError, psycopg.InterfaceError))
         return Unavailable(f"the database is out of reach: {_one_line(error)}") if lost else None
     return explain(error.sqlstate, error.diag.message_primary or str(error))
+
+
+def _grant(message: str) -> str:
+    """How the right is given; the server names the function, and its file the parts that may execute it."""
+    named = _FUNCTION.search(message)
+    file = FOLDER / "functions" / f"{named[1]}.sql" if named else None
+    parts = SqlFile(file.stem, file.read_text(encoding="utf-8")).parts if file and file.is_file() else ()
+    lacks = f"part {' or '.join(parts)}" if parts else "a part"
+    return (
+        f"this role lacks {lacks} of redrive; the owner of schema redrive gives it with "
+        f"`redrive grant ROLE {'|'.join(parts or PARTS)}`"
+    )
 
 
 def _one_line(error: psycopg.Error) -> str:

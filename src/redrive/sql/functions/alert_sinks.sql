@@ -1,5 +1,5 @@
 -- alert_sinks: where alerts are told: when a process that has the sink was seen last, what was delivered, how often it failed.
--- part: operate, read
+-- part: work, operate, read
 create function redrive.alert_sinks()
 returns table (sink text, kind text, seen_at timestamptz, age_sec double precision, delivered bigint, failures bigint, open integer, gave_up integer, last_error text)
 language sql volatile security definer set search_path = ''

@@ -1,6 +1,6 @@
 -- alerts: what fires or is about to, the worst first; with p_all also the newest 200 that are over.
 -- undelivered: how many deliveries of it are still open.
--- part: operate, read
+-- part: work, operate, read
 create function redrive.alerts(p_all boolean default false)
 returns table (rule text, subject text, state text, severity text, value double precision, threshold double precision, summary text, command text,
                since timestamptz, fired_at timestamptz, resolved_at timestamptz, silenced_until timestamptz, silence_reason text, undelivered integer)
