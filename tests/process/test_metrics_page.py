@@ -187,8 +187,15 @@ class TestOfTheReceiver:
         assert parsed(found.content)["redrive_queue_ready"] == {("hooks",): 0}
         assert (await self.ask(database_url, "203.0.113.9")).status_code == 404
         assert (await self.ask(database_url, server="http://203.0.113.1")).status_code == 404
-        forwarded = {"X-Forwarded-For": "203.0.113.9"}
-        assert (await self.ask(database_url, **forwarded)).status_code == 404
+        for host in ("localhost:8000", "LOCALHOST", "127.0.0.1:8000", "[::1]:8000", "127.8.8.8"):
+            assert (await self.ask(database_url, Host=host)).status_code == 200, host
+        for host in ("hooks.example.com", "203.0.113.1:80", "", "localhost.example.com", "127.0.0.1.nip.io"):
+            assert (await self.ask(database_url, Host=host)).status_code == 404, host
+        for name in (
+            *("X-Forwarded-For", "x-forwarded-proto", "X-Forwarded-Anything", "Forwarded", "Via"),
+            *("CF-Connecting-IP", "Fastly-Client-IP", "True-Client-IP", "X-Real-IP", "X-Client-IP"),
+        ):
+            assert (await self.ask(database_url, **{name: "127.0.0.1"})).status_code == 404, name
 
     async def test_is_for_whoever_knows_the_token(
         self, db: Db, database_url: str, monkeypatch: pytest.MonkeyPatch

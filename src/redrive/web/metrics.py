@@ -1,11 +1,14 @@
 """``GET /metrics``: for whoever knows the token, or, without one, for this machine alone.
 
-Guarantees  without REDRIVE_METRICS_TOKEN nobody beyond this machine reads it, also not through a proxy on it:
-            a connection from elsewhere, or a request that somebody forwarded, is answered 404.
+Guarantees  without REDRIVE_METRICS_TOKEN a connection from elsewhere, a request that says it was forwarded,
+            and one for a host that is not this machine's loopback are answered 404.
+Not given   that, without a token, a proxy on this machine lets nobody in: one that sends a Host of its own
+            and adds no header looks like a user of this machine. Behind a proxy, set a token.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from ipaddress import ip_address
 
@@ -14,7 +17,11 @@ from starlette.responses import PlainTextResponse, Response
 
 from redrive.watch.prometheus import MetricsPage, metrics_token
 
-_FORWARDED = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip", "via")
+# What proxies, tunnels and CDNs add: X-Forwarded-For, CF-Connecting-IP, True-Client-IP, X-Real-IP, …
+_FORWARDED = re.compile(
+    r"x-forwarded.*|forwarded|via|(.*-)?(connecting|client|real)-?ip|x-original-.*|cdn-loop"
+)
+_LOOPBACK_NAMES = ("localhost", "localhost.localdomain")
 
 
 class Metrics:
@@ -45,7 +52,16 @@ def _is_near(request: Request) -> bool:
     """Whether both ends of the connection are on this machine, and nobody stands between."""
     here = request.scope.get("server")
     ends = (request.client.host if request.client else None, here[0] if here else None)
-    return all(map(_is_loopback, ends)) and not any(name in request.headers for name in _FORWARDED)
+    hosts = request.headers.getlist("host")
+    if not all(map(_is_loopback, ends)) or len(hosts) != 1 or not _is_here(hosts[0]):
+        return False
+    return not any(_FORWARDED.fullmatch(name.lower()) for name in request.headers)
+
+
+def _is_here(host: str) -> bool:
+    """Whether a Host header, with or without a port, names this machine as itself."""
+    name = re.sub(r":[0-9]*$", "", host.strip()).lower()
+    return name.rstrip(".") in _LOOPBACK_NAMES or _is_loopback(name.removeprefix("[").removesuffix("]"))
 
 
 def _is_loopback(host: str | None) -> bool:
