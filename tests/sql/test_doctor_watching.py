@@ -119,7 +119,8 @@ class TestWatching:
         doctor.sql("update redrive.watch set checked_at = now() + interval '1 day'")
         assert "by a clock that was 1,4" in doctor.one("watcher").problem
         doctor.sql(
-            """update redrive.watch set checked_at = now(), problems = '[{"gauge": "dead", "problem": "x"}]'"""
+            "update redrive.watch set checked_at = now(), "
+            """problems = '[{"gauge": "dead", "problem": "x"}]'"""
         )
         assert (
             "could not read everything, and its rules saw nothing there: dead (x)"

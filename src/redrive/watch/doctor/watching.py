@@ -12,16 +12,28 @@ _EVERY = """
 select extract(epoch from lease_until - acquired_at)::float8 / 0.9 as every
   from redrive.leases() where name = 'redrive.health'
 """
+_STATE = """
+select age_sec::float8 as age,
+       (select left(string_agg(concat(p ->> 'gauge', ' (', p ->> 'problem', ')'), '; '), 500)
+          from jsonb_array_elements(problems) p) as unread
+  from redrive.watch_state()
+"""
 
 
 @check("the health of the queues is checked, as often as was meant (each minute by default)")
 async def watcher(patient: Patient, *, latest: float = _LATEST) -> list[Finding]:
     await patient.demand("redrive.watch_state()")
-    found = await patient.rows("select age_sec::float8 as age from redrive.watch_state()")
+    found = await patient.rows(_STATE)
     age = found[0].age if found else None
-    if age is not None and age <= max(latest, 2 * await _every(patient)):
-        return []
+    if age is not None and 0 <= age <= max(latest, 2 * await _every(patient)):
+        unread = found[0].unread
+        if unread is None:
+            return []
+        problem = f"the last check could not read everything, and its rules saw nothing there: {unread}"
+        return [Finding("error", "health", problem, ("redrive alerts check",))]
     when = "was never checked" if age is None else f"was checked last {age / 60:,.0f} minutes ago"
+    if age is not None and age < 0:
+        when = f"was checked last by a clock that was {-age / 60:,.0f} minutes ahead of this one"
     problem = (
         f"the health of the queues {when}: no worker, no redrive serve and no redrive alerts watch runs, so "
         f"nobody "
@@ -57,7 +69,7 @@ async def alert_sinks(patient: Patient) -> list[Finding]:
             "warning",
             row.name,
             f"no process has had the alert sink {row.name} for {row.age / 60:,.0f} minutes: what is written "
-            f"for it waits",
+            f"for it waits (if it is gone for good: redrive alerts forget {row.name})",
             ("redrive alerts watch",),
         )
         for row in found
@@ -75,6 +87,7 @@ async def alert_deliveries(patient: Patient) -> list[Finding]:
           from redrive.alert_delivery
          where delivered_at is null
            and (attempts > 0 and gave_up_at is null or gave_up_at > now() - interval '1 day')
+           and id not in (select id from redrive.alert_deliveries(10000) where state = 'held back')
          group by sink order by sink
         """
     )
