@@ -6,6 +6,7 @@ import asyncio
 import logging
 import os
 import sys
+import time
 from collections.abc import Generator
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
@@ -110,9 +111,73 @@ async def test_two_versions_of_an_app_fire_what_stands_in_the_database(
     assert [each[-4:] for each in ticks(still)] == [":15Z", ":30Z", ":45Z", ":00Z"]
 
 
-async def test_one_schedule_that_cannot_be_sent_stops_no_other_and_says_so_once(
-    still: Contract, database: Database, caplog: pytest.LogCaptureFixture
+async def test_an_old_versions_child_that_starts_again_is_outlived(
+    still: Contract, database: Database, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("redrive.watch.scheduler._LONGEST_SLEEP", 0)
+    new = Scheduler(database, declared(15).schedules)
+    await new.turn()
+    old = Scheduler(database, declared(10).schedules)
+    with caplog.at_level(logging.INFO, "redrive.schedule"):
+        for alive in (True, True, True, True, True, False, False, False, False):
+            if alive:
+                await old.turn()
+            await new.turn()
+            still.clock.move(10)
+    [listed] = await database.run(schedules.listing())
+    assert listed.every_sec == 15
+    told = [each.getMessage() for each in caplog.records]
+    assert [each.split()[:3] for each in told if "sent" not in each] == [
+        ["schedule", "tidy", "is"],
+        ["schedule", "tidy:", "another"],
+        ["schedule", "tidy", "is"],
+    ]
+
+
+async def test_three_schedulers_of_sixty_seconds_and_one_tells_what_was_missed(
+    still: Contract, database_url: str, database: Database, caplog: pytest.LogCaptureFixture
+) -> None:
+    databases = [Database(database_url, size=1) for _ in range(2)]
+    schedulers = [Scheduler(each, declared(1).schedules) for each in (database, *databases)]
+    await asyncio.gather(*(each.turn() for each in schedulers))
+    for _ in range(60):
+        still.clock.move(1)
+        await asyncio.gather(*(each.turn() for each in schedulers))
+    assert ticks(still) == [f"2026-03-01T12:{n // 60:02}:{n % 60:02}Z" for n in range(1, 61)]
+    caplog.clear()
+    still.clock.move(5)
+    await asyncio.gather(*(each.turn() for each in schedulers))
+    for each in databases:
+        await each.close()
+    assert [each.getMessage().split(",")[0] for each in caplog.records if "missed" in each.getMessage()] == [
+        "schedule tidy: 4 ticks were missed"
+    ]
+
+
+async def test_a_locked_queue_delays_its_own_schedule_alone(
+    still: Contract, database_url: str, database: Database
+) -> None:
+    app = declared(10)
+    still.create("busy")
+    app.schedule(10, name="busy", queue="busy")(lambda: None)
+    scheduler = Scheduler(database, app.schedules)
+    await scheduler.turn()
+    with psycopg.connect(database_url) as holder:
+        holder.execute("lock table pgmq.q_busy in access exclusive mode")
+        still.clock.move(10)
+        assert await scheduler.turn() <= 1
+        assert len(ticks(still)) == 1
+        still.clock.move(10)
+        began = asyncio.get_running_loop().time()
+        await scheduler.turn()
+        assert asyncio.get_running_loop().time() - began < 0.9  # it is let be for a second
+        assert len(ticks(still)) == 2
+
+
+async def test_one_schedule_that_cannot_be_sent_stops_no_other_and_says_so_once(
+    still: Contract, database: Database, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("redrive.watch.scheduler._PAUSES", (0.0,))
     app = declared(10)
     app.schedule(10, name="lost", queue="nowhere")(lambda: None)
     scheduler = Scheduler(database, app.schedules)
@@ -305,6 +370,18 @@ async def test_retention_is_done_by_one_of_many_and_is_a_schedule_like_any_other
     assert (listed.queue, listed.last_outcome) == (None, "sent")
 
 
+async def test_a_retention_run_by_hand_is_done(db: Db, database: Database) -> None:
+    make_queue(db, "jobs")
+    retention = Retention(database, every=86400)
+    await retention.turn()
+    archive(db, 10, 31)
+    await retention.turn()
+    assert archived(db) == 10
+    await database.run(schedules.run(NAME))
+    await retention.turn()
+    assert archived(db) == 0
+
+
 async def test_a_paused_retention_deletes_nothing(db: Db, database: Database) -> None:
     make_queue(db, "jobs")
     archive(db, 10, 31)
@@ -355,7 +432,11 @@ async def test_a_budget_that_is_spent_goes_on_after_a_breath(
 
 
 async def test_a_locked_table_is_told_once_and_keeps_nothing_else(
-    db: Db, database_url: str, database: Database, caplog: pytest.LogCaptureFixture
+    db: Db,
+    database_url: str,
+    database: Database,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     make_queue(db, "jobs")
     make_queue(db, "other")
@@ -364,9 +445,16 @@ async def test_a_locked_table_is_told_once_and_keeps_nothing_else(
     with psycopg.connect(database_url) as holder:
         holder.execute("lock table pgmq.a_jobs in row exclusive mode")
         holder.execute("lock table pgmq.a_jobs in access exclusive mode")
+        retention = Retention(database)
         with caplog.at_level(logging.WARNING, "redrive.retention"):
-            gone = await Retention(database).run()
+            gone = await retention.run()
+            monkeypatch.setattr(time, "monotonic", lambda now=time.monotonic: now() + 61)
+            await retention.turn()
     assert gone == {"fetched": 1}
     [told] = [each.getMessage() for each in caplog.records]
     assert "a_jobs is locked by somebody else" in told
     assert archived(db) == 10
+    monkeypatch.undo()
+    monkeypatch.setattr(time, "monotonic", lambda now=time.monotonic: now() + 200)
+    await retention.turn()  # before its next tick
+    assert archived(db) == 0

@@ -152,6 +152,26 @@ class TestWhatTheyCanDo:
             (msg_id, read_ct),
         ).fetchall() == [("ok",)]
 
+    def test_a_schedule_is_declared_and_fired_by_who_may_send_too(
+        self, db: Connection, theirs: Connection, role: str
+    ) -> None:
+        declare = (
+            """select redrive.declare_schedules('[{"name": "s", "queue": "mails", "every_sec": 1, """
+            """"tz": "UTC", "missed": "one", "overlap": "allow"}]')"""
+        )
+        own = declare.replace('"mails"', "null").replace('"s"', '"redrive.own"')
+        fire = "select redrive.fire_schedule('{}', '{{}}')"
+        grant(db, role, "work")
+        theirs.execute(own.encode())
+        theirs.execute(fire.format("redrive.own").encode())
+        db.execute(declare.encode())
+        for statement in (declare, fire.format("s")):
+            with pytest.raises(psycopg.errors.InsufficientPrivilege, match="schedule s sends, and role"):
+                theirs.execute(statement.encode())
+        grant(db, role, "send")
+        for statement in (declare, fire.format("s")):
+            theirs.execute(statement.encode())
+
     def test_a_worker_moves_an_event_that_a_receiver_recorded(
         self, db: Connection, theirs: Connection, role: str
     ) -> None:

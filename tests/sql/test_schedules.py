@@ -76,6 +76,11 @@ def test_a_job_gets_its_payload_as_it_is(begun: Contract) -> None:
     sql.clock.set(at(10))
     fire(sql, 10)
     assert sql.claim_one().message == {"of": [1, None]}
+    # Null is a payload, too.
+    declare(sql, "nothing", payload=None)
+    sql.clock.set(at(20))
+    fire(sql, 20, name="nothing")
+    assert sql.claim_one().message is None
 
 
 @newest_only
@@ -121,9 +126,25 @@ def test_what_is_rolled_back_is_fired_again(begun: Contract) -> None:
 def test_next_at_only_moves_forward(begun: Contract) -> None:
     sql = begun
     declare(sql)
-    fire(sql, upto=30)
-    fire(sql, upto=20)
-    assert row(sql).next_at == at(30)
+    fire(sql, upto=10)
+    fire(sql, upto=5)
+    assert row(sql).next_at == at(10)
+
+
+@newest_only
+@pytest.mark.parametrize("when", [{}, {"every_sec": None, "cron": "0 3 * * *"}])
+def test_no_next_tick_is_taken_that_never_comes(begun: Contract, when: dict[str, Any]) -> None:
+    sql = begun
+    declare(sql, **when)
+    for never in ("infinity", "2999-01-01", "12000-01-01", "-infinity"):
+        with pytest.raises(psycopg.Error, match="schedule report: its next tick cannot be"):
+            sql("select redrive.fire_schedule('report', '{}', %s::timestamptz)", never)
+    # Written by somebody's hand, it is as if nobody had computed it; and is mended by whoever fires.
+    sql("update redrive.schedule set next_at = 'infinity'")
+    [due] = sql("select * from redrive.due_schedules(array['report'])")
+    assert (due.next_at, row(sql).next_at) == (None, None)
+    fire(sql, upto=10)
+    assert row(sql).next_at == at(10)
 
 
 @newest_only
@@ -156,13 +177,39 @@ def test_a_changed_time_counts_from_now(begun: Contract) -> None:
 
 
 @newest_only
+def test_of_two_declarations_the_one_that_lives_on_has_its_way(begun: Contract) -> None:
+    sql = begun
+
+    def again(**more: Any) -> Any:
+        plain = {"name": "report", "queue": "jobs", "tz": "UTC", "missed": "one", "overlap": "allow"}
+        return sql.column(
+            "select status from redrive.declare_schedules(%s, p_again => true)", Jsonb([plain | more])
+        )
+
+    assert again(every_sec=10) == []  # nothing new: what is dropped stays dropped
+    assert sql("select * from redrive.schedules()") == []
+    declare(sql, every_sec=20)
+    declare(sql, every_sec=10)  # the old version's child starts again
+    for second in range(10, 100, 10):
+        sql.clock.set(at(second))
+        assert again(every_sec=10) == []
+        assert again(every_sec=20) == ["other"]
+    sql.clock.set(at(121))
+    assert again(every_sec=20) == ["changed"]
+    assert again(every_sec=10) == ["other"]
+    assert row(sql).every_sec == 20
+
+
+@newest_only
 def test_missed_ticks_are_noted_and_not_sent(begun: Contract) -> None:
     sql = begun
     declare(sql)
     sql.clock.set(at(55))
-    assert fire(sql, 50, upto=60, missed=(10, 20, 30, 40)) == ["sent"]
+    assert fire(sql, 50, upto=60, missed=(10, 20, 30, 40)) == ["missed"] * 4 + ["sent"]
     assert ticks(sql) == [(10, "missed"), (20, "missed"), (30, "missed"), (40, "missed"), (50, "sent")]
     assert fire(sql, 40) == []
+    assert fire(sql, missed=(10, 20)) == []  # told by whoever wrote it
+    assert row(sql).last_outcome == "sent"
 
 
 def test_overlap_skip_lets_a_tick_go_while_the_one_before_is_not_over(begun: Contract) -> None:
@@ -187,28 +234,32 @@ def test_overlap_queue_sends_in_order_when_the_one_before_has_ended(begun: Contr
     [due] = sql("select * from redrive.due_schedules(array['report'])")
     assert due.waiting
     assert fire(sql) == []
+    assert row(sql).last_outcome == "waiting"
     for tick in ("12:00:10", "12:00:20", "12:00:30"):
         [message] = sql.claim()
         assert message.message["tick"] == f"2026-03-01T{tick}Z"
         sql.settle(done(message))
         fire(sql)
     assert ticks(sql) == [(10, "sent"), (20, "sent"), (30, "sent")]
-    assert sql.waiting() == []
+    assert (sql.waiting(), row(sql).last_outcome) == ([], "sent")
 
 
 @newest_only
-def test_a_retry_of_the_one_before_is_not_its_end_and_a_dead_letter_is(begun: Contract) -> None:
+@pytest.mark.parametrize(("overlap", "meanwhile"), [("skip", "skipped"), ("queue", "waiting")])
+def test_a_retry_of_the_one_before_is_not_its_end_and_a_dead_letter_is(
+    begun: Contract, overlap: str, meanwhile: str
+) -> None:
     sql = begun
-    declare(sql, overlap="skip")
+    declare(sql, overlap=overlap)
     sql.clock.set(at(10))
     fire(sql, 10)
     [first] = sql.claim()
     sql("select * from redrive.settle('jobs', array[%s], array[%s], array['retry'], array[1])", *first[:2])
     sql.clock.set(at(20))
-    assert fire(sql, 20) == ["skipped"]
+    assert fire(sql, 20) == [meanwhile]
     sql.kill(first.msg_id)
     sql.clock.set(at(30))
-    assert fire(sql, 30) == ["sent"]
+    assert fire(sql, 30) == {"skip": ["sent"], "queue": ["sent", "waiting"]}[overlap]
 
 
 @newest_only
@@ -276,6 +327,11 @@ def test_work_of_redrives_own_has_no_message_and_one_who_does_it(begun: Contract
     assert fire(sql, 10, name="redrive.own", upto=20) == []
     assert sql.value("select redrive.run_schedule('redrive.own')") is None
     assert row(sql, "redrive.own").next_at == at(10)
+    sql.clock.set(at(12))
+    fire(sql, name="redrive.own", upto=20)
+    assert row(sql, "redrive.own").next_at == at(20)
+    sql("select redrive.run_schedule('redrive.own')")
+    assert row(sql, "redrive.own").next_at == at(12)
     sql("select redrive.pause_schedule('redrive.own')")
     with pytest.raises(psycopg.Error, match="schedule resume redrive"):
         sql("select redrive.run_schedule('redrive.own')")

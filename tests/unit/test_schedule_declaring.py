@@ -88,7 +88,7 @@ def test_what_cannot_work_is_refused_where_it_stands(app: Redrive) -> None:
             "missed is 'some'; it must be skip, one or all",
         ),
         ({"when": 60, "name": "x", "overlap": "no"}, lambda: None, "must be allow, skip or queue"),
-        ({"when": 60, "name": ""}, lambda: None, "a schedule's name is 1 to 100 characters"),
+        ({"when": 60, "name": ""}, lambda: None, "name is 1 to 100 printable characters"),
         ({"when": 60, "name": "redrive.x"}, lambda: None, "are redrive's own"),
         ({"when": 60}, twice, "schedule 'twice' is declared for .*twice.*give one of them a name"),
         ({"when": 60, "name": "x", "payload": {}}, lambda: None, "a payload is for a job"),
@@ -106,6 +106,21 @@ def test_what_cannot_work_is_refused_where_it_stands(app: Redrive) -> None:
         with pytest.raises(ConfigError, match=sentence):
             app.schedule(options.pop("when"), **options)(target)
     assert list(app.schedules) == ["twice"]
+
+
+def test_without_a_time_it_is_refused_at_once(app: Redrive) -> None:
+    with pytest.raises(ConfigError, match=r"tidy.*: say when: @app.schedule\("):
+
+        @app.schedule  # type: ignore[arg-type]
+        def tidy() -> None: ...
+
+
+def test_a_job_without_a_payload_is_sent_null(app: Redrive) -> None:
+    @app.schedule(60)
+    @app.job("reports")
+    async def make(job: Job) -> None: ...
+
+    assert declaration(app.schedules["make"]).as_json().endswith('"overlap": "allow", "payload": null}')
 
 
 def test_a_payload_type_is_no_tick(app: Redrive) -> None:

@@ -76,6 +76,16 @@ def test_a_cron_texts_ticks_are_the_same_whenever_one_begins(when: str) -> None:
             assert times.first_after(moment) == next(each for each in whole if each > moment)
 
 
+@pytest.mark.parametrize("when", ["30 */1 * * *", "5 */2 * * *", "*/20 * * * *", "30 1,2 * * *"])
+def test_half_an_hour_of_lord_howe_is_the_same_whenever_one_begins(when: str) -> None:
+    times = Times.of(when, "Australia/Lord_Howe")
+    for night in (datetime(2026, 4, 4, 10, tzinfo=UTC), datetime(2026, 10, 3, 10, tzinfo=UTC)):
+        whole = times.due(night, night + timedelta(hours=40), 1000)
+        for minutes in range(0, 60 * 14, 7):
+            moment = night + timedelta(minutes=minutes)
+            assert times.first_after(moment) == next(each for each in whole if each > moment)
+
+
 def test_short_forms_are_what_they_stand_for() -> None:
     assert Times.of("@hourly", "UTC").cron == "0 * * * *"
     assert Times.of("@Daily", "UTC").cron == "0 0 * * *"
@@ -106,7 +116,9 @@ def test_what_can_never_be_due_is_refused(when: object, sentence: str) -> None:
         Times.of(when, "UTC")
 
 
-@pytest.mark.parametrize("tz", ["Europe/Berlim", "", "../etc/passwd", "/etc/localtime", None, 5])
+@pytest.mark.parametrize(
+    "tz", ["Europe/Berlim", "", "../etc/passwd", "/etc/localtime", None, 5, "localtime", "right/UTC"]
+)
 def test_an_unknown_zone_is_refused(tz: object) -> None:
     with pytest.raises(ConfigError, match="time zone"):
         Times.of("0 3 * * *", tz)
@@ -174,4 +186,21 @@ def test_all_are_made_up_a_thousand_a_call_and_the_rest_with_the_next() -> None:
 
 def test_of_very_many_missed_ticks_the_newest_are_noted() -> None:
     sent, missed, following = plan("one", 10_000_000, every=1)
-    assert (sent, len(missed), following) == ([10_000_000], 99, 10_000_001)
+    assert (sent, len(missed), following) == ([10_000_000], 100, 10_000_001)
+
+
+def test_missed_ticks_of_a_cron_text_are_found_however_long_ago() -> None:
+    due = Due("x", 1, "0 * * * *", None, "UTC", "one", "allow", NOON, NOON, False, NOON + timedelta(hours=60))
+    made = Plan(due)
+    assert made.ticks == [due.now] and len(made.missed) == 60
+    assert len(Plan(due._replace(now=NOON + timedelta(days=300))).missed) == 100
+    skipped = Plan(due._replace(missed="skip", now=NOON + timedelta(hours=100, minutes=30)))
+    assert (skipped.ticks, len(skipped.missed)) == ([], 100)
+
+
+@pytest.mark.parametrize("missed", ["one", "all"])
+def test_what_stands_as_next_is_a_tick_whatever_the_times_say(missed: str) -> None:
+    due = Due("x", 1, None, Decimal(600), "UTC", missed, "allow", NOON, NOON, False, NOON)
+    made = Plan(due._replace(next_at=NOON + timedelta(seconds=7), now=NOON + timedelta(seconds=9)))
+    assert (made.ticks, made.missed) == ([NOON + timedelta(seconds=7)], [])
+    assert made.next_at == NOON + timedelta(seconds=600)

@@ -241,6 +241,8 @@ class Redrive:
         does; the policy is that of its queue. Above an ``@app.job(...)`` the job is sent `payload`. Workers
         fire the schedules of their app, each tick once. Raises `ConfigError`.
         """
+        if callable(when):
+            raise ConfigError(f'{place_of(when)}: say when: @app.schedule("0 3 * * *"), or @app.schedule(60)')
         declared = _policy(f"schedule {name!r}" if name else "schedule", policy)
 
         def register(target: F) -> F:

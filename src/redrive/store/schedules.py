@@ -32,12 +32,13 @@ class Declaration(NamedTuple):
     def as_json(self) -> str:
         plain = {**self._asdict(), "every_sec": None if self.every_sec is None else float(self.every_sec)}
         del plain["payload"]
-        # As it is: a number of many digits stays one.
-        return f'{json.dumps(plain)[:-1]}, "payload": {self.payload or "null"}}}'
+        # As it is: a number of many digits stays one. A payload of null is one; none at all is left out.
+        payload = "" if self.payload is None else f', "payload": {self.payload}'
+        return f"{json.dumps(plain)[:-1]}{payload}}}"
 
 
 class Declared(NamedTuple):
-    """What a declaration changed; `status` is new or changed."""
+    """What became of a declaration: new, changed, or other: someone else upholds another one of that name."""
 
     name: str
     status: str
@@ -64,7 +65,7 @@ class Due(NamedTuple):
 
 
 class Fired(NamedTuple):
-    """What became of a tick: sent, skipped or waiting."""
+    """What a call did with a tick: sent, skipped, waiting or missed."""
 
     tick: datetime
     outcome: str
@@ -103,11 +104,12 @@ class TickRow(NamedTuple):
     at: datetime
 
 
-def declare(schedules: Iterable[Declaration]) -> Statement[list[Declared]]:
-    """Say what this process can fire; what that changed."""
+def declare(schedules: Iterable[Declaration], *, again: bool = False) -> Statement[list[Declared]]:
+    """Say what this process can fire; what that changed. `again`: change only what nobody else upholds."""
     return Statement(
-        "select name, status from redrive.declare_schedules(p_schedules => %s::jsonb)",
-        (f"[{', '.join(each.as_json() for each in schedules)}]",),
+        "select name, status from redrive.declare_schedules(p_schedules => %s::jsonb,"
+        " p_again => %s::boolean)",
+        (f"[{', '.join(each.as_json() for each in schedules)}]", again),
         lambda rows: [Declared(*row) for row in rows],
     )
 
@@ -129,7 +131,7 @@ def fire(
     revision: int,
     missed: Sequence[datetime] = (),
 ) -> Statement[list[Fired]]:
-    """Fire ticks once, note others as missed, go on to `next_at`; what this call fired."""
+    """Fire ticks once, note others as missed, go on to `next_at`; what this call did."""
     return Statement(
         "select tick, outcome, msg_id from redrive.fire_schedule(p_name => %s::text, p_ticks => "
         "%s::timestamptz[], p_next => %s::timestamptz, p_revision => %s::integer, "

@@ -11,6 +11,7 @@ from redrive.testing.case import Case, dead_letter_case, load_case, run_case
 from redrive.testing.clock import Clock
 from redrive.testing.database import Databases, embedded_server, use_database
 from redrive.testing.idle import Ran, run_until_idle
+from redrive.testing.schedule import run_schedule
 from redrive.testing.sent import Message, assert_sent, sent
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "embedded_server",
     "load_case",
     "run_case",
+    "run_schedule",
     "run_until_idle",
     "sent",
     "use_database",

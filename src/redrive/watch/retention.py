@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
 from decimal import Decimal
 
 import psycopg
 
-from redrive.errors import RedriveError
+from redrive.errors import QueueMissing, RedriveError
 from redrive.store import retention, schedules
 from redrive.store.database import Database
 from redrive.store.schedules import Declaration
@@ -33,6 +34,8 @@ _BREATH = 15.0
 _LEAST_BATCH = 100
 _SLOW = 1.0
 _QUICK = 0.2
+# A run that could not do all is done again after so long.
+_AGAIN = 60.0
 _LONGEST_SLEEP = 10.0
 _DEADLINE = 30.0
 _LEAVING = 0.5
@@ -48,7 +51,9 @@ class Retention:
         self._stopping = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._declared = False
-        self._trouble: str | None = None
+        # What could not be done, by what it was of: told once, until it can be.
+        self._troubles: dict[str, str] = {}
+        self._again_at = math.inf
 
     async def start(self) -> None:
         if self._task is None:
@@ -64,8 +69,7 @@ class Retention:
 
     async def turn(self) -> float:
         """Run if the tick is ours; in how many seconds to look again. Raises what the database does."""
-        if not self._declared:
-            await self._declare()
+        await self._declare()
         for due in await self._database.run(schedules.due([NAME]), deadline=_DEADLINE):
             plan = Plan(due)
             if plan.ticks or plan.next_at != due.next_at:
@@ -75,12 +79,15 @@ class Retention:
                 )
                 if fired:
                     await self.run()
+            if time.monotonic() >= self._again_at:
+                await self.run()
             return min(_LONGEST_SLEEP, max(0.0, (plan.next_at - due.now).total_seconds()))
         return _LONGEST_SLEEP
 
     async def run(self) -> dict[str, int]:
         """Delete all that is over, with a pause after each budget; how many rows went, by kind."""
         gone: dict[str, int] = {}
+        self._again_at = math.inf
         while True:
             done, behind = await self._spend(gone)
             if not behind or await until(self._stopping, _BREATH):
@@ -100,7 +107,8 @@ class Retention:
         for kept in await self._database.run(retention.listing(), deadline=_DEADLINE):
             if kept.what in ("archive", "letters") and kept[2:5] == (None, None, None):
                 continue
-            batch = retention.BATCH
+            batch, short = retention.BATCH, False
+            name = f"{kept.what} of queue {kept.queue}" if kept.queue else kept.what
             while True:
                 if self._stopping.is_set():
                     return total, False
@@ -111,17 +119,22 @@ class Retention:
                     done = await self._database.run(
                         retention.purge_due(kept.what, kept.queue, batch=batch), deadline=_DEADLINE
                     )
-                    self._mend()
+                    self._troubles.pop(name, None)
+                except QueueMissing:
+                    break  # dropped meanwhile
                 except (RedriveError, psycopg.Error) as error:
                     # One table that is locked, or broken, keeps nothing else.
-                    self._complain(f"{kept.what} {kept.queue or ''}".strip(), error)
+                    self._complain(name, error)
+                    self._again_at = time.monotonic() + _AGAIN
                     break
                 if done:
                     total += done
                     gone[kept.what] = gone.get(kept.what, 0) + done
                 took = time.monotonic() - began
-                if done < batch:
+                # A kind of several tables says what it left out once nothing else goes.
+                if not done or (done < batch and short):
                     break
+                short = done < batch
                 batch = _next_batch(batch, took)
                 # As long again for everybody else, where the server is busy.
                 await until(self._stopping, min(took, _SLOW) if took > _QUICK else 0)
@@ -131,7 +144,7 @@ class Retention:
         while not self._stopping.is_set():
             try:
                 seconds = await self.turn()
-                self._mend()
+                self._troubles.pop("", None)
             except Exception as error:
                 self._complain("", error)
                 seconds = _LONGEST_SLEEP
@@ -139,18 +152,15 @@ class Retention:
 
     async def _declare(self) -> None:
         mine = Declaration(NAME, None, None, None, Decimal(str(self._every)), "UTC", "one", "allow")
-        await self._database.run(schedules.declare([mine]), deadline=_DEADLINE)
+        await self._database.run(schedules.declare([mine], again=self._declared), deadline=_DEADLINE)
         self._declared = True
 
     def _complain(self, what: str, error: Exception) -> None:
         """One line a trouble, not one a try."""
         trouble = f"{what}: {error}"
-        if trouble != self._trouble:
-            self._trouble = trouble
+        if trouble != self._troubles.get(what):
+            self._troubles[what] = trouble
             log.warning("retention: %s", trouble.removeprefix(": "), extra={"event": "retention_failing"})
-
-    def _mend(self) -> None:
-        self._trouble = None
 
 
 def _next_batch(batch: int, took: float) -> int:

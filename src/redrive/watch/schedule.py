@@ -61,7 +61,9 @@ class Schedule:
     ) -> Schedule:
         """Raises `ConfigError`."""
         if not isinstance(name, str) or not 0 < len(name) <= _LONGEST_NAME or not name.isprintable():
-            raise ConfigError(f"{place}: a schedule's name is 1 to {_LONGEST_NAME} characters, not {name!r}")
+            raise ConfigError(
+                f"{place}: a schedule's name is 1 to {_LONGEST_NAME} printable characters, not {name!r}"
+            )
         if name.startswith("redrive."):
             raise ConfigError(f"schedule {name!r}: names that begin with redrive. are redrive's own")
         for field, value, known in (("missed", missed, MISSED), ("overlap", overlap, OVERLAP)):

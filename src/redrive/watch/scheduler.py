@@ -3,7 +3,8 @@
 Guarantees  ticks are computed from the database's time and from what stands there: this process' clock, and
             which of two versions of an app runs here, change nothing;
             each tick is fired once, whoever fires it (`redrive.fire_schedule`);
-            a database out of reach, or one schedule that cannot be sent, stops nothing but itself.
+            a database out of reach, or one schedule that cannot be sent, stops nothing but itself;
+            of two versions that declare a schedule differently, the one that lives on has its way.
 """
 
 from __future__ import annotations
@@ -53,14 +54,15 @@ class Plan:
         elif due.next_at > due.now:
             self.next_at = due.next_at
         elif due.missed == "all":
-            self.ticks = times.due(due.next_at, due.now, _MOST)
-            self.next_at = times.first_after(self.ticks[-1] if self.ticks else due.next_at)
+            self.ticks = times.due(due.next_at, due.now, _MOST) or [due.next_at]
+            self.next_at = times.first_after(self.ticks[-1])
         else:
-            found = times.newest(due.next_at, due.now, _NOTED)
+            # What stands there as the next is one, also by hand (`redrive.run_schedule`).
+            found = times.newest(due.next_at, due.now, _NOTED + 1) or [due.next_at]
             self.next_at = times.first_after(due.now)
             self.ticks, self.missed = found[-1:], found[:-1]
-            if found and due.missed == "skip" and _is_missed(found[-1], self.next_at, due.now):
-                self.ticks, self.missed = [], found
+            if due.missed == "skip" and _is_missed(found[-1], self.next_at, due.now):
+                self.ticks, self.missed = [], found[-_NOTED:]
 
 
 def _is_missed(tick: datetime, following: datetime, now: datetime) -> bool:
@@ -75,8 +77,12 @@ class Scheduler:
         self._schedules = dict(schedules)
         self._stopping = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
-        self._declared = False
+        self._declared_at: float | None = None
+        self._others: set[str] = set()
+        """Those that another version upholds otherwise."""
         self._troubles: dict[str, str] = {}
+        self._resting: dict[str, tuple[int, float]] = {}
+        """Failed ones: how often in a row, and until when they are let be."""
 
     async def start(self) -> None:
         if self._task is None and self._schedules:
@@ -92,12 +98,13 @@ class Scheduler:
 
     async def turn(self) -> float:
         """Fire what is due; in how many seconds to look again. Raises what the database does."""
-        if not self._declared:
+        if self._declared_at is None or time.monotonic() - self._declared_at >= _LONGEST_SLEEP:
             await self._declare()
         asked = time.monotonic()
         found = await self._database.run(store.due(self._schedules), deadline=_DEADLINE)
         nearest = _LONGEST_SLEEP
-        for due in found:
+        # Those in trouble last: their try takes a second where a queue is locked.
+        for due in sorted(found, key=lambda each: each.name in self._troubles):
             nearest = min(nearest, await self._fire(due, asked))
         return max(0.0, nearest)
 
@@ -120,16 +127,30 @@ class Scheduler:
 
     async def _declare(self) -> None:
         changes = await self._database.run(
-            store.declare(declaration(each) for each in self._schedules.values()), deadline=_DEADLINE
+            store.declare(map(declaration, self._schedules.values()), again=self._declared_at is not None),
+            deadline=_DEADLINE,
         )
-        self._declared = True
+        self._declared_at = time.monotonic()
+        others = {name for name, status in changes if status == "other"}
         for name, status in changes:
-            log.info(
-                "schedule %s is %s", name, status, extra={"event": "schedule_declared", "schedule": name}
-            )
+            if status != "other":
+                log.info(
+                    "schedule %s is %s", name, status, extra={"event": "schedule_declared", "schedule": name}
+                )
+            elif name not in self._others:
+                log.warning(
+                    "schedule %s: another version of the app runs, too, and declares it otherwise; that "
+                    "holds until it ends",
+                    name,
+                    extra={"event": "schedule_disputed", "schedule": name},
+                )
+        self._others = others
 
     async def _fire(self, due: Due, asked: float) -> float:
         """Fire one schedule; in how many seconds it is due again."""
+        failures, rested = self._resting.get(due.name, (0, 0.0))
+        if rested > asked:
+            return rested - asked
         try:
             plan = Plan(due)
             if plan.ticks or plan.missed or due.waiting or plan.next_at != due.next_at:
@@ -143,16 +164,21 @@ class Scheduler:
                     ),
                     deadline=_DEADLINE,
                 )
-                self._tell(due, fired, plan.missed)
+                self._tell(due, fired)
             self._mend(due.name)
         except (RedriveError, psycopg.Error) as error:
             self._complain(due.name, error)
-            return _PAUSES[-1]
+            pause = _PAUSES[min(failures, len(_PAUSES) - 1)]
+            self._resting[due.name] = (failures + 1, time.monotonic() + pause)
+            return pause
+        self._resting.pop(due.name, None)
         left = (plan.next_at - due.now).total_seconds() - (time.monotonic() - asked)
         waits = due.waiting or (due.overlap == "queue" and bool(plan.ticks))
         return min(left, _WAITING_SLEEP) if waits else left
 
-    def _tell(self, due: Due, fired: Sequence[store.Fired], missed: Sequence[datetime]) -> None:
+    def _tell(self, due: Due, fired: Sequence[store.Fired]) -> None:
+        """What this process did: of several that saw the same ticks, one tells."""
+        missed = [each.tick for each in fired if each.outcome == "missed"]
         for tick, outcome, msg_id in fired:
             log.debug(
                 "schedule %s: tick %s %s%s",
@@ -166,7 +192,7 @@ class Scheduler:
             log.warning(
                 "schedule %s: %s%d ticks were missed, from %s to %s",
                 due.name,
-                "at least " if len(missed) >= _NOTED - 1 else "",
+                "at least " if len(missed) >= _NOTED else "",
                 len(missed),
                 missed[0].isoformat(),
                 missed[-1].isoformat(),

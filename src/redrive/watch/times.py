@@ -33,8 +33,11 @@ _SHORTHANDS = {
     "@yearly": "0 0 1 1 *",
     "@annually": "0 0 1 1 *",
 }
-# How far back the newest due tick is looked for, a step at a time: nobody walks a year of minutes for one.
-_BACK = tuple(timedelta(days=days) for days in (1 / 24, 1, 8, 40, 400))
+# How far back the newest due ticks are looked for, a step at a time: nobody walks a year of minutes for few.
+_BACK = tuple(timedelta(days=days) for days in (1 / 12, 1, 8, 40, 400))
+# Longer than any change of a clock.
+_RUN_UP = timedelta(hours=6)
+_MACHINES_OWN = ("localtime", "Factory", "posixrules")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +73,12 @@ class Times:
                 number += 1
                 yield _EPOCH + number * step * _MICROSECOND
         assert self.cron is not None
-        for tick in CronSim(self.cron, moment.astimezone(zone_of(self.tz))):
-            # Where the clock goes back, cronsim begins again with what was due in the first of the two hours.
-            if (found := tick.astimezone(UTC)) > moment:
+        # While the clock changes, what comes next depends on where one began: all begin before it. Where it
+        # goes back, cronsim begins again with what was due in the first of the two hours.
+        last = moment
+        for tick in CronSim(self.cron, (moment - _RUN_UP).astimezone(zone_of(self.tz))):
+            if (found := tick.astimezone(UTC)) > last:
+                last = found
                 yield found
 
     def first_after(self, moment: datetime) -> datetime:
@@ -87,7 +93,7 @@ class Times:
             return self._between(start, now)[-most:]
         for back in _BACK:
             start = max(before, now - back)
-            if (found := self._between(start, now)) or start == before:
+            if len(found := self._between(start, now)) >= most or start == before:
                 return found[-most:]
         return self._between(before, now)[-most:]
 
@@ -110,6 +116,10 @@ def zone_of(name: object) -> tzinfo:
         return UTC
     if not isinstance(name, str):
         raise ConfigError(f"tz must be the name of a time zone such as 'Europe/Berlin', not {name!r}")
+    if name in _MACHINES_OWN or name.startswith(("posix/", "right/")):
+        raise ConfigError(
+            f"tz {name!r} is not the same time zone on every machine; name one such as Europe/Berlin or UTC"
+        )
     try:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):

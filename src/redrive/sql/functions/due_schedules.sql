@@ -16,11 +16,11 @@ begin
                        where r.name = any (p_names) and (r.seen_at is null or r.seen_at < v_now - interval '15 seconds')
                        order by r.name for update skip locked);
     return query
-        select s.name, s.revision, s.cron, s.every_sec, s.tz, s.missed, s.overlap, s.next_at, s.base_at,
+        select s.name, s.revision, s.cron, s.every_sec, s.tz, s.missed, s.overlap, redrive._sound(s.next_at), s.base_at,
                exists (select from redrive.schedule_tick t where t.name = s.name and t.outcome = 'waiting'), v_now
           from redrive.schedule s
          where s.name = any (p_names) and not s.paused
-         order by s.next_at nulls first, s.name;
+         order by redrive._sound(s.next_at) nulls first, s.name;
 end
 $$;
 revoke all on function redrive.due_schedules(text[]) from public;

@@ -1,5 +1,5 @@
 -- run_schedule: a tick by hand, now, also of one that is paused and whatever is still running: the message's id.
--- One of redrive's own is due at once instead, for whichever process does it; null then.
+-- One of redrive's own is due at once instead, for whichever process does it: what stands as next_at is a tick. Null then.
 -- part: operate
 create function redrive.run_schedule(p_name text) returns bigint
 language plpgsql security definer set search_path = '' set lock_timeout = '5s'
@@ -15,7 +15,7 @@ begin
         if s.paused then
             perform redrive._refuse(format('schedule %s is paused, and is done by whoever gets its tick; run: redrive schedule resume %s', p_name, p_name));
         end if;
-        update redrive.schedule r set next_at = v_now where r.name = p_name;
+        update redrive.schedule r set next_at = least(r.next_at, v_now) where r.name = p_name;
         return null;
     end if;
     s.unfinished := redrive._unfinished(s);

@@ -9,9 +9,9 @@ returns table (name text, queue text, cron text, every_sec numeric, tz text, mis
 language sql security definer set search_path = ''
 as $$
     with c as materialized (select redrive.clock() as now)
-    select s.name, s.queue, s.cron, s.every_sec, s.tz, s.missed, s.overlap, s.paused, s.next_at,
-           case when not s.paused and coalesce(s.next_at, s.base_at) < c.now
-                then extract(epoch from c.now - coalesce(s.next_at, s.base_at))::double precision end,
+    select s.name, s.queue, s.cron, s.every_sec, s.tz, s.missed, s.overlap, s.paused, redrive._sound(s.next_at),
+           case when not s.paused and coalesce(redrive._sound(s.next_at), s.base_at) < c.now
+                then extract(epoch from c.now - coalesce(redrive._sound(s.next_at), s.base_at))::double precision end,
            s.last_tick, s.last_msg_id, s.last_outcome, s.declared_at, s.seen_at,
            (select count(*) from redrive.schedule_tick t where t.name = s.name and t.outcome = 'waiting'), s.payload, c.now
       from redrive.schedule s, c

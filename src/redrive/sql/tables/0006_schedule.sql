@@ -1,10 +1,12 @@
 -- Schedules: what is sent at which times. Ticks are computed by whoever declares them, from this database's time; one function
 -- fires them: the tick's row, the message and the next tick are one transaction.
 
--- queue null: work of redrive's own, done by the process that gets the tick. payload null: the message says schedule and tick.
+-- queue null: work of redrive's own, done by the process that gets the tick. payload null (not JSON's null): the message says
+-- schedule and tick.
 -- next_at null: nobody has computed it since the schedule was declared, changed or resumed; nothing before base_at is made up.
 -- revision: a scheduler that has read another cron text or interval fires nothing. unfinished: messages sent and perhaps not
--- ended, where overlap asks. seen_at: when a process that declares it last looked.
+-- ended, where overlap asks. seen_at: when a process that declares it last looked; upheld_at: when one that declares it just
+-- as it stands last said so.
 create table redrive.schedule (
     name         text primary key,
     queue        text,
@@ -20,6 +22,7 @@ create table redrive.schedule (
     base_at      timestamptz not null,
     next_at      timestamptz,
     seen_at      timestamptz,
+    upheld_at    timestamptz not null,
     last_tick    timestamptz,
     last_msg_id  bigint,
     last_outcome text,
