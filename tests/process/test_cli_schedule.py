@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import resource
 import signal
 import subprocess
 import sys
@@ -137,10 +139,31 @@ class TestPruning:
         assert len(Path("old.ndjson").read_text().splitlines()) == 253
 
     def test_where_the_file_cannot_be_written_nothing_is_deleted(self, db: Db) -> None:
-        for file, within in (("no/such/folder/old.ndjson", "--export"), ("/dev/full", "was not deleted")):
+        os.mkfifo("pipe")
+        for file, within in (
+            ("no/such/folder/old.ndjson", "--export"),
+            ("pipe", "must be a regular file"),
+            ("/dev/full", "must be a regular file"),
+        ):
             ran = run("prune", "jobs", "--yes", "--export", file)
             assert ran.code == 2 and within in ran.err and len(ran.err.splitlines()) == 1
         assert count(db, "a_jobs") == 253
+
+    def test_a_full_disk_leaves_whole_lines_and_a_torn_one_is_taken_away(self, db: Db) -> None:
+        file = Path("old.ndjson")
+        limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (45_000, limit[1]))
+        try:
+            ran = run("prune", "jobs", "--yes", "--export", str(file))
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+        assert ran.code == 2 and "File too large; the batch was not deleted" in ran.err
+        whole = file.read_text()
+        assert len(whole.splitlines()) == 253 - count(db, "a_jobs") == 100 and whole.endswith("}\n")
+        file.write_text(whole + '{"from": "pgmq.a_jo')
+        assert "ended within a row" in fine("prune", "jobs", "--yes", "--export", str(file)).err
+        lines = [json.loads(line) for line in file.read_text().splitlines()]
+        assert len({line["msg_id"] for line in lines}) == 250 and count(db, "a_jobs") == 3
 
     def test_killed_in_the_middle_no_row_is_lost_and_it_goes_on(self, db: Db) -> None:
         db.execute(
@@ -161,18 +184,33 @@ class TestPruning:
         seen = {json.loads(line)["message"]["n"] for line in file.read_text().splitlines()}
         assert len(seen) == 3250
 
-    def test_a_locked_archive_is_given_up_with_a_sentence(self, database_url: str) -> None:
+    def test_what_cannot_be_deleted_is_named_and_the_rest_goes(self, db: Db, database_url: str) -> None:
+        make_queue(db, "other")
+        db.execute("insert into redrive.fetched values ('s', 'r', now() - interval '91 days')")
+        db.execute(
+            "insert into pgmq.a_other (msg_id, read_ct, enqueued_at, vt, message, archived_at)"
+            " select n, 1, now(), now(), '{}', now() - interval '40 days' from generate_series(1, 5) n"
+        )
+        db.execute(
+            "create function public.keep() returns trigger language plpgsql as 'begin return null; end';"
+            " create trigger keep before delete on pgmq.a_other for each row when (old.msg_id > 3)"
+            " execute function public.keep()"
+        )
         with psycopg.connect(database_url) as holder:
-            holder.execute("lock table pgmq.a_jobs in share mode")
-            ran = run("prune", "jobs", "--yes")
-        assert ran.code == 3
+            holder.execute("lock table pgmq.a_jobs in access exclusive mode")
+            ran = run("prune", "--what", "archive,fetched", "--yes")
+        assert ran.code == 1
+        assert "archive of queue jobs: " in ran.err
         assert "pgmq.a_jobs is locked by somebody else for longer than a second" in ran.err
+        assert "archive of queue other: 2 rows could not be deleted" in ran.err
+        assert (count(db, "a_other"), db.execute("select from redrive.fetched").rowcount) == (2, 0)
 
-    def test_rules_are_set_and_taken_back(self) -> None:
+    def test_rules_are_set_all_or_none_and_taken_back(self) -> None:
         def kept(*rules: str) -> dict[str, float]:
             answer = fine("prune", *(f"--keep={rule}" for rule in rules), "--json").json
             return {each["what"]: each["keep_sec"] for each in answer}
 
+        assert run("prune", "--keep", "runs=5d", "--keep", "nothing=1d").code == 2
         assert kept("events=10d")["events"] == 864000
         assert "10d 0h" in fine("prune", "--keep", "runs=10d", "--keep", "events=default").out
         found = kept("runs=default")
@@ -184,6 +222,9 @@ class TestPruning:
             (("--what", "archives"), "--what 'archives' is nothing that is kept; there are: archive,"),
             (("--older-than", "30d"), "--older-than needs a QUEUE, or --what"),
             (("jobs", "--older-than", "soon"), "--older-than is 'soon'"),
+            (("jobs", "--older-than", "1.5d"), "it must be an age, such as 30d"),
+            (("jobs", "--older-than", "99999w"), "the longest is 36500d"),
+            (("nothing", "--what", "keys"), "queue nothing does not exist"),
             (("jobs", "--older-than", "2026-01-01T00:00Z"), "it must be an age, such as 30d"),
             (("jobs", "--what", "alerts"), "--what alerts belongs to no queue; leave out jobs"),
             (("--what", "keys", "--older-than", "1d"), "keys have no age to give"),

@@ -100,6 +100,9 @@ def test_a_limit_of_rows_keeps_the_newest_and_never_deletes_one_too_many(sql: Co
         sql.clock.move(1)
     sql("analyze pgmq.a_jobs")
     sql("select pg_stat_clear_snapshot()")
+    # A worker's role declares the limit: whatever it is, the last hour stays.
+    assert due(sql, "archive", "jobs") == 0
+    sql.clock.move(3600)
     assert due(sql, "archive", "jobs", 1) == 1
     assert due(sql, "archive", "jobs") == 1
     assert due(sql, "archive", "jobs") == 0
@@ -113,6 +116,7 @@ def test_rows_that_were_archived_in_one_moment_stay_together(sql: Contract) -> N
     ended(sql, 3)
     sql.clock.move(1)
     ended(sql, 6)
+    sql.clock.move(3601)
     sql("analyze pgmq.a_jobs")
     assert due(sql, "archive", "jobs") == 3
     assert due(sql, "archive", "jobs") == 0
@@ -131,6 +135,7 @@ def test_a_limit_of_bytes_is_one_of_rows_times_what_a_row_takes(sql: Contract) -
     assert found.rows == 20 and 20 * 900 < found.bytes < 20 * 1300
     policy(sql, archive_max_bytes=found.bytes // 2)
     assert kept(sql, "archive", "jobs").overdue_sec == pytest.approx(10, abs=1)
+    sql.clock.move(3601)
     assert due(sql, "archive", "jobs") == 10
     assert due(sql, "archive", "jobs") == 0
 
@@ -176,6 +181,7 @@ def test_letters_that_were_sent_again_go_with_the_archive_and_dead_ones_stay(sql
 
 @newest_only
 def test_failures_of_a_queue_that_is_gone_go(sql: Contract) -> None:
+    sql.create()
     sql(
         "insert into redrive.attempt (queue, msg_id, read_ct, attempt, at)"
         " select 'gone', n, 1, 1, now() - interval '40 days' from generate_series(1, 5) n"
@@ -343,6 +349,90 @@ def test_rows_somebody_holds_are_left_and_a_locked_table_is_given_up_with_a_sent
 
 
 @newest_only
+def test_what_settles_does_not_wait_for_a_purge_under_way(sql: Contract) -> None:
+    sql.create()
+    sql.clock.stop()
+    ended(sql, 3)
+    sql.clock.move(31 * DAY)
+    sql.send({})
+    with psycopg.connect(sql.url) as other:
+        other.execute("select redrive.purge_due('archive')")
+        sql("set statement_timeout = '2s'")
+        sql.settle(done(sql.claim_one()))
+        sql("reset statement_timeout")
+    assert len(archive(sql)) == 1
+
+
+@newest_only
+def test_rows_that_something_still_needs_are_told_and_other_queues_go_on(sql: Contract) -> None:
+    sql.create()
+    sql.create("other")
+    sql.clock.stop()
+    [first, *_] = ended(sql, 2)
+    ended(sql, 2, "other")
+    sql.clock.move(31 * DAY)
+    sql("create table public.invoice (msg_id bigint constraint keeps_it references pgmq.a_jobs)")
+    sql("insert into public.invoice values (%s)", first)
+    try:
+        assert due(sql, "archive") == 2
+        for call in ("purge_due('archive')", "purge_rows('archive', 'jobs')"):
+            with pytest.raises(psycopg.Error, match="constraint keeps_it of table invoice") as caught:
+                sql(f"select redrive.{call}")
+            assert caught.value.sqlstate == "RD002"
+    finally:
+        sql("drop table public.invoice")
+    assert due(sql, "archive") == 2
+
+
+@newest_only
+def test_a_locked_table_leaves_the_others_readable_and_living_workers_are_never_folded(sql: Contract) -> None:
+    sql.create()
+    sql(
+        "insert into redrive.worker (queue, worker, started_at, last_seen) values ('jobs', 'w', now(), now())"
+    )
+    assert sql.value("select total from redrive.purge_count('workers', null, '0 s')") == 0
+    assert sql.value("select redrive.purge('workers', null, '0 s')") == 0
+    with psycopg.connect(sql.url) as other:
+        other.execute("lock table redrive.fetched in access exclusive mode")
+        found = {row.what: row.rows for row in sql("select * from redrive.retention()")}
+        assert found["fetched"] is None and found["runs"] is not None
+        values = dict(sql("select subject, value from redrive._read_retention(now())"))
+        assert values["fetched"] is None and values["runs"] == 0
+        with pytest.raises(psycopg.Error, match=r"redrive\.fetched is locked"):
+            sql("select redrive.purge_count('fetched')")
+
+
+@newest_only
+@pytest.mark.parametrize("kind", ["partitioned", "inherited"])
+def test_of_an_archive_in_several_tables_only_old_rows_go(sql: Contract, kind: str) -> None:
+    sql.create()
+    sql.clock.stop()
+    ended(sql, 1)
+    sql("alter table pgmq.a_jobs rename to a_fresh")
+    sql("alter table pgmq.a_fresh drop constraint a_jobs_pkey")
+    by = "partition by list (outcome)" if kind == "partitioned" else ""
+    sql(f"create table pgmq.a_jobs (like pgmq.a_fresh) {by}")
+    sql("create table pgmq.a_old (like pgmq.a_fresh)")
+    for name, value in (("fresh", "done"), ("old", "ignored")):
+        of = f"attach partition pgmq.a_{name} for values in ('{value}')"
+        sql(f"alter table pgmq.a_jobs {of}" if by else f"alter table pgmq.a_{name} inherit pgmq.a_jobs")
+    # Each row of the one table stands where one of the other does.
+    sql(
+        "insert into pgmq.a_old select msg_id + 100, read_ct, enqueued_at, last_read_at, archived_at -"
+        " interval '40 days', vt, message, headers, 'ignored' from pgmq.a_fresh"
+    )
+    try:
+        assert sql.value("select total from redrive.purge_count('archive', 'jobs')") == 1
+        rows = sql.column("select redrive.purge_rows('archive', 'jobs')")
+        assert [row["msg_id"] for row in rows] == [101]
+        assert archive(sql) == [1]
+        assert due(sql, "archive", "jobs") == 0
+    finally:
+        sql("drop table pgmq.a_jobs cascade")
+        sql("drop table if exists pgmq.a_old, pgmq.a_fresh")
+
+
+@newest_only
 def test_one_broken_queue_breaks_no_other(sql: Contract) -> None:
     sql.create()
     sql.create("broken")
@@ -367,6 +457,13 @@ def test_one_broken_queue_breaks_no_other(sql: Contract) -> None:
         ("purge('nothing')", "there is no nothing to keep"),
         ("purge_due('nothing')", "there is no nothing to keep"),
         ("purge_due('runs', null, null)", "batch is null"),
+        ("purge_due('archive', null, 0)", "batch is 0"),
+        ("purge_due('archive', 'nothing')", "queue nothing does not exist"),
+        ("purge_due('workers', 'nothing')", "queue nothing does not exist"),
+        ("purge_due('runs', 'jobs')", "runs belong to no queue; leave out jobs"),
+        ("purge_count('keys', 'nothing')", "queue nothing does not exist"),
+        ("purge_archive('jobs', '101 years', 10)", "the longest is 100 years"),
+        ("set_retention('runs', 1e12)", "at most 3155760000"),
         ("purge_rows('workers')", "workers hold nothing that could be exported"),
     ],
 )

@@ -10,10 +10,11 @@ from typing import Annotated, Any
 
 import typer
 
+from redrive.cli.export import Export
 from redrive.cli.inbox_times import parse
 from redrive.cli.options import DatabaseOption, JsonOption, YesOption
 from redrive.cli.output import age, answer, answer_json, confirm, count, say
-from redrive.cli.pruning import Export, Part, delete
+from redrive.cli.pruning import Part, counted, delete
 from redrive.cli.session import Session, session
 from redrive.cli.tables import print_table
 from redrive.errors import InvalidArgument
@@ -21,6 +22,7 @@ from redrive.policy import check_count
 from redrive.store import retention
 
 _LARGEST_BATCH = 100_000
+_LONGEST = timedelta(days=36_500)
 _BY_QUEUE = ("archive", "letters")
 
 
@@ -70,7 +72,8 @@ def prune(
     """Delete what is over: archived messages, failures, keys, events and redrive's own records.
 
     Workers do this by themselves every ten minutes (schedule redrive.retention). Messages that live, and dead
-    letters, are never touched. Ctrl-C ends it between two batches; what is deleted stays deleted.
+    letters, are never touched. Ctrl-C ends it between two batches; what is deleted stays deleted. Exit
+    code 1: something could not be deleted; it is named, and the rest is gone.
     """
     check_count(batch, "--batch")
     if batch > _LARGEST_BATCH:
@@ -87,15 +90,15 @@ def prune(
         parts = _parts(store, chosen, queue, age_asked)
         total = sum(part.over.total for part in parts)
         if dry_run:
-            _tell(parts, [0] * len(parts), as_json=as_json, dry_run=True)
+            _tell(parts, as_json=as_json, dry_run=True)
             return
         if total:
             confirm(f"Delete {_counted(parts)}, for good?", yes=yes)
         with Export(export) if export is not None else nullcontext() as file:
-            done = delete(store, parts, batch=batch, export=file)
-    _tell(parts, done, as_json=as_json, dry_run=False)
+            parts = delete(store, parts, batch=batch, export=file)
     if export is not None and not as_json:
         answer(f"exported to {export}")
+    _tell(parts, as_json=as_json, dry_run=False)
 
 
 def _kinds(what: str | None, queue: str | None, aged: bool) -> list[str]:
@@ -127,8 +130,8 @@ def _parts(
     found: list[Part] = []
     for kind in chosen:
         for name in (queues if queue is None else [queue]) if kind in _BY_QUEUE else [queue]:
-            found.append(Part(kind, name, older_than, store.run(retention.over(kind, name, older_than))))
-    return [part for part in found if part.over.total or part.queue == queue]
+            found.append(counted(store, kind, name, older_than))
+    return [part for part in found if part.over.total or part.problem or part.queue == queue]
 
 
 def _counted(parts: Sequence[Part]) -> str:
@@ -136,7 +139,16 @@ def _counted(parts: Sequence[Part]) -> str:
     return ", ".join(told)
 
 
-def _tell(parts: Sequence[Part], done: Sequence[int], *, as_json: bool, dry_run: bool) -> None:
+def _tell(parts: Sequence[Part], *, as_json: bool, dry_run: bool) -> None:
+    _table(parts, as_json=as_json, dry_run=dry_run)
+    problems = [part.problem for part in parts if part.problem]
+    for each in problems:
+        say(each)
+    if problems:
+        raise typer.Exit(1)
+
+
+def _table(parts: Sequence[Part], *, as_json: bool, dry_run: bool) -> None:
     if as_json:
         answer_json(
             [
@@ -146,19 +158,28 @@ def _tell(parts: Sequence[Part], done: Sequence[int], *, as_json: bool, dry_run:
                     "over": part.over.total,
                     "oldest": part.over.oldest,
                     "newest": part.over.newest,
-                    "deleted": number,
+                    "deleted": part.deleted,
+                    "problem": part.problem,
                 }
-                for part, number in zip(parts, done, strict=True)
+                for part in parts
             ]
         )
         return
     rows = [
-        (part.what, part.queue, f"{part.over.total:,}", f"{number:,}", part.over.oldest, part.over.newest)
-        for part, number in zip(parts, done, strict=True)
-        if part.over.total or number
+        (
+            part.what,
+            part.queue,
+            f"{part.over.total:,}",
+            f"{part.deleted:,}",
+            part.over.oldest,
+            part.over.newest,
+        )
+        for part in parts
+        if part.over.total or part.deleted
     ]
     if not rows:
-        answer("nothing is over")
+        if not any(part.problem for part in parts):
+            answer("nothing is over")
         return
     columns = ("what", "queue", "over", "deleted", "oldest", "newest")
     print_table(columns, rows, numbers=("over", "deleted"), keep=("what", "queue"), shed=("newest", "oldest"))
@@ -194,12 +215,16 @@ def _set(store: Session, rules: Sequence[str]) -> None:
         if not equals or not kind or not text:
             raise InvalidArgument(f"--keep {rule!r} is no KIND=AGE; write it like --keep events=90d")
         wanted.append((kind, None if text == "default" else _age(text, f"--keep {kind}").total_seconds()))
-    for kind, seconds in wanted:
-        store.run(retention.keep(kind, seconds))
+    store.run(retention.keep(wanted))
 
 
 def _age(text: str, option: str) -> timedelta:
-    found = parse(text, option)
+    try:
+        found = parse(text, option)
+    except InvalidArgument:
+        found = None
     if not isinstance(found, timedelta):
         raise InvalidArgument(f"{option} is {text!r}; it must be an age, such as 30d, 12h or 90s")
+    if found > _LONGEST:
+        raise InvalidArgument(f"{option} is {text!r}; the longest is {_LONGEST.days}d")
     return found

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import NamedTuple
 
-from redrive.store.statement import Statement, column, scalar
+import psycopg
+
+from redrive.store.statement import Statement, column, nothing, scalar, text_array
 
 # What there is to keep, in the order in which it is tidied.
 KINDS = (
@@ -77,6 +80,13 @@ def purge_rows(
     )
 
 
+def is_of_one_table(error: Exception) -> bool:
+    """Whether it was one table: it is locked, or something of the user's still needs its rows."""
+    cause = error if isinstance(error, psycopg.Error) else error.__cause__
+    state = cause.sqlstate if isinstance(cause, psycopg.Error) else None
+    return state in ("55P03", "RD002") or (state or "").startswith("23")
+
+
 def over(what: str, queue: str | None, older_than: timedelta | None) -> Statement[Over]:
     """What `purge` would delete, counted."""
     return Statement(
@@ -87,10 +97,14 @@ def over(what: str, queue: str | None, older_than: timedelta | None) -> Statemen
     )
 
 
-def keep(what: str, seconds: float | None) -> Statement[Decimal]:
-    """Set how long this is kept; None: the default again. What holds then."""
+def keep(rules: Sequence[tuple[str, float | None]]) -> Statement[None]:
+    """Set how long each of these is kept, all or none; None: the default again."""
+    seconds = [None if each is None else f"{each:f}" for _, each in rules]
     return Statement(
-        "select redrive.set_retention(p_what => %s::text, p_keep => %s::numeric)", (what, seconds), scalar
+        "select redrive.set_retention(p_what => r.what, p_keep => r.keep)"
+        " from unnest(%s::text[], %s::numeric[]) r(what, keep)",
+        (text_array([what for what, _ in rules]), text_array(seconds)),
+        nothing,
     )
 
 

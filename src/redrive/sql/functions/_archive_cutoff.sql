@@ -21,6 +21,8 @@ begin
         end if;
     end if;
     return greatest(v_cutoff, v_by_rows);
+exception when lock_not_available then
+    raise exception '%', redrive._purge_trouble(format('pgmq.%I', 'a_' || q.queue), '55P03', null, null, null) using errcode = '55P03';
 end
 $$;
 revoke all on function redrive._archive_cutoff(redrive.queue) from public;

@@ -30,10 +30,10 @@ begin
         elsif v_field in ('archive_max_rows', 'archive_max_bytes') then
             if jsonb_typeof(v_value) <> 'number' or (v_value #>> '{}')::numeric not between 1 and 1000000000000000
                or (v_value #>> '{}')::numeric % 1 <> 0 then
-                perform redrive._refuse(format('policy field %s is %s; it must be a whole number above 0, or null for no limit', v_field, v_value));
+                perform redrive._refuse(format('policy field %s is %s; it must be a whole number from 1 to 1000000000000000, or null for no limit', v_field, v_value));
             end if;
         elsif jsonb_typeof(v_value) <> 'number' or (v_value #>> '{}')::numeric <= 0 or (v_value #>> '{}')::numeric > 1000000000 then
-            perform redrive._refuse(format('policy field %s is %s; it must be a number above 0', v_field, v_value));
+            perform redrive._refuse(format('policy field %s is %s; it must be a number above 0, at most 1000000000', v_field, v_value));
         elsif v_field in ('max_attempts', 'concurrency')
               and ((v_value #>> '{}')::numeric % 1 <> 0 or (v_value #>> '{}')::numeric > 1000000) then
             perform redrive._refuse(format('policy field %s is %s; it must be a whole number from 1 to 1000000', v_field, v_value));

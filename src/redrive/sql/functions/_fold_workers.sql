@@ -1,4 +1,5 @@
 -- _fold_workers: workers that were not seen since join the sums of the gone, as worker_stop does for one that says goodbye.
+-- Never one that lives: seen within a minute.
 create function redrive._fold_workers(p_queue text, p_before timestamptz, p_batch integer) returns bigint
 language plpgsql set search_path = '' set lock_timeout = '1s'
 as $$
@@ -7,7 +8,7 @@ declare
 begin
     with old as (
         select w.queue, w.worker from redrive.worker w
-         where w.worker <> '' and w.last_seen < p_before and (p_queue is null or w.queue = p_queue)
+         where w.worker <> '' and w.last_seen < least(p_before, redrive.clock() - interval '1 minute') and (p_queue is null or w.queue = p_queue)
          order by w.queue, w.worker limit p_batch for update skip locked),
     gone as (delete from redrive.worker w using old o where w.queue = o.queue and w.worker = o.worker returning w.*),
     summed as (

@@ -5,8 +5,11 @@ as $$
 declare
     q redrive.queue;
 begin
+    perform redrive._check_purge(p_what, p_queue);
     if p_older_than < interval '0' then
         perform redrive._refuse(format('older than %s is in the future; give an interval that is not negative', p_older_than));
+    elsif p_older_than > interval '100 years' then
+        perform redrive._refuse(format('older than %s is too long; the longest is 100 years', p_older_than));
     elsif p_what in ('archive', 'letters') then
         select * into q from redrive.queue r where r.queue = p_queue;
         if not found then

@@ -33,13 +33,25 @@ begin
         v_keys := array(select k.key from redrive.sent_key k
                          where k.queue = v_queue and k.key > v_place.key and k.key <= v_last order by k.key for update skip locked);
         v_place.key := v_last;
-        if to_regclass(format('pgmq.%I', 'q_' || v_queue)) is not null then
-            execute format('delete from redrive.sent_key s where s.queue = $1 and s.key = any ($2)
-                               and not exists (select from pgmq.%I m where m.msg_id = any (s.msg_ids))', 'q_' || v_queue) using v_queue, v_keys;
-        else
-            delete from redrive.sent_key s where s.queue = v_queue and s.key = any (v_keys);
-        end if;
-        get diagnostics v_now = row_count;
+        begin
+            if to_regclass(format('pgmq.%I', 'q_' || v_queue)) is not null then
+                execute format('delete from redrive.sent_key s where s.queue = $1 and s.key = any ($2)
+                                   and not exists (select from pgmq.%I m where m.msg_id = any (s.msg_ids))', 'q_' || v_queue) using v_queue, v_keys;
+            else
+                delete from redrive.sent_key s where s.queue = v_queue and s.key = any (v_keys);
+            end if;
+            get diagnostics v_now = row_count;
+        exception when lock_not_available then
+            -- This queue another time: on to the next one.
+            raise warning '%', redrive._purge_trouble(format('pgmq.%I', 'q_' || v_queue), '55P03', null, null, null);
+            v_now := 0;
+            select k.queue, '' into v_place.queue, v_place.key from redrive.sent_key k where k.queue > v_queue order by k.queue limit 1;
+            if not found then
+                v_place.queue := '';
+                v_place.key := '';
+                exit;
+            end if;
+        end;
         v_done := v_done + v_now;
     end loop;
     update redrive.retention_place p set queue = v_place.queue, key = v_place.key where p.what = 'sent_keys';

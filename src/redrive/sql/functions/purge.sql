@@ -7,6 +7,7 @@ as $$
 declare
     v_before timestamptz := redrive._purge_before(p_what, p_queue, p_older_than);
 begin
+    perform redrive._check_purge(p_what, p_queue, p_batch);
     return case p_what
         when 'sent_keys' then redrive._purge_sent_keys(p_batch)
         when 'workers' then redrive._fold_workers(p_queue, v_before, p_batch)

@@ -5,6 +5,7 @@ create function redrive.purge_archive(p_queue text, p_older_than interval, p_bat
 language plpgsql security definer set search_path = '' set lock_timeout = '1s'
 as $$
 begin
+    perform redrive._check_purge('archive', p_queue, p_batch);
     if p_older_than is null then
         perform redrive._refuse('older than what? Give an interval, such as ''30 days''');
     end if;

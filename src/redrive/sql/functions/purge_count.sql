@@ -24,8 +24,12 @@ begin
         return;
     end if;
     for t in select * from redrive._targets(p_what, p_queue) loop
-        execute format('select count(*) as n, min(%1$s)::timestamptz as first, max(%1$s)::timestamptz as last from %2$s t where %3$s',
-                       t.sort, t.relation, t.condition) into v_found using v_before;
+        begin
+            execute format('select count(*) as n, min(%1$s)::timestamptz as first, max(%1$s)::timestamptz as last from %2$s t where %3$s',
+                           t.sort, t.relation, t.condition) into v_found using v_before;
+        exception when lock_not_available then
+            raise exception '%', redrive._purge_trouble(t.known_as, '55P03', null, null, null) using errcode = '55P03';
+        end;
         total := total + v_found.n;
         oldest := least(oldest, v_found.first);
         newest := greatest(newest, v_found.last);

@@ -5,6 +5,7 @@ returns setof jsonb
 language plpgsql security definer set search_path = '' set lock_timeout = '1s'
 as $$
 begin
+    perform redrive._check_purge(p_what, p_queue, p_batch);
     if p_what in ('sent_keys', 'workers') then
         perform redrive._refuse(format('%s hold nothing that could be exported', p_what));
     end if;

@@ -1,6 +1,7 @@
 -- retention: what is kept for how long, and whether what is over stays: rows (estimated), bytes (rows times what one takes), the
 -- oldest that may go one day, and for how long it has been overdue. Cheap: statistics, and a look at the beginning of each index.
--- Above a limit of rows or bytes, overdue_sec is about the time whose rows are too many. A broken queue breaks no other.
+-- Above a limit of rows or bytes, overdue_sec is about the time whose rows are too many. A table that is broken or locked breaks no
+-- other: its rows are null.
 -- part: work, operate, read
 create function redrive.retention()
 returns table (what text, queue text, keep_sec numeric, max_rows bigint, max_bytes bigint, rows bigint, bytes bigint, oldest_at timestamptz,
@@ -44,17 +45,21 @@ begin
     queue := null; max_rows := null; max_bytes := null; bytes := null;
     foreach v_what in array array['failures', 'keys', 'sent_keys', 'events', 'refused', 'fetched', 'runs', 'alerts', 'workers'] loop
         what := v_what; keep_sec := redrive._keep(v_what); oldest_at := null; rows := 0; overdue_sec := null;
-        if v_what = 'sent_keys' then
-            rows := redrive._rows_of('redrive.sent_key');
-        end if;
-        for t in select g.relation, g.condition, g.sort, row_number() over (partition by g.relation) as n from redrive._targets(v_what) g loop
-            execute format('select (%s)::timestamptz from %s t where %s order by %s limit 1', t.sort, t.relation, t.condition, t.sort)
-               into v_oldest using 'infinity'::timestamptz;
-            oldest_at := least(oldest_at, v_oldest);
-            rows := rows + case when t.n = 1 then redrive._rows_of(t.relation) else 0 end;
-        end loop;
-        -- A key is over at once when its own time is.
-        overdue_sec := nullif(greatest(extract(epoch from v_now - oldest_at) - coalesce(keep_sec, 0), 0), 0);
+        begin
+            if v_what = 'sent_keys' then
+                rows := redrive._rows_of('redrive.sent_key');
+            end if;
+            for t in select g.relation, g.condition, g.sort, row_number() over (partition by g.relation) as n from redrive._targets(v_what) g loop
+                execute format('select (%s)::timestamptz from %s t where %s order by %s limit 1', t.sort, t.relation, t.condition, t.sort)
+                   into v_oldest using 'infinity'::timestamptz;
+                oldest_at := least(oldest_at, v_oldest);
+                rows := rows + case when t.n = 1 then redrive._rows_of(t.relation) else 0 end;
+            end loop;
+            -- A key is over at once when its own time is.
+            overdue_sec := nullif(greatest(extract(epoch from v_now - oldest_at) - coalesce(keep_sec, 0), 0), 0);
+        exception when others then
+            rows := null; oldest_at := null;
+        end;
         return next;
     end loop;
 end

@@ -10,7 +10,7 @@ begin
     elsif p_what in ('keys', 'sent_keys') then
         perform redrive._refuse(format('%s have no age: a key is kept by its queue''s policy; run: redrive queue policy QUEUE --set key_retention=SECONDS', p_what));
     elsif redrive._keep(p_what) is null or p_keep <= 0 or p_keep > 3155760000 then
-        perform redrive._refuse(format('%s cannot be kept for %s seconds; give a number above 0', p_what, p_keep));
+        perform redrive._refuse(format('%s cannot be kept for %s seconds; give a number above 0, at most 3155760000 (100 years)', p_what, p_keep));
     end if;
     if p_keep is null then
         delete from redrive.retention_rule r where r.what = p_what;
