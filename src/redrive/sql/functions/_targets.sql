@@ -37,7 +37,7 @@ begin
             return next;
             -- Which message a dead letter became.
             relation := 'redrive.redriven';
-            known_as := replace(known_as, 'attempt', 'redriven');
+            known_as := replace(known_as, 'redrive.attempt', 'redrive.redriven');
             return next;
         end loop;
     when 'keys' then

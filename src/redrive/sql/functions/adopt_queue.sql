@@ -22,8 +22,8 @@ begin
         raise exception 'queue % does not exist in pgmq; run: redrive queue create %', p_queue, p_queue using errcode = 'RD001';
     elsif exists (select from pgmq.meta m where m.queue_name = p_queue and (m.is_unlogged or m.is_partitioned))
           or exists (select from pg_class c where c.relnamespace = 'pgmq'::regnamespace
-                        and c.relname in ('q_' || p_queue, 'q_' || p_queue || '_dlq') and (c.relpersistence <> 'p' or c.relkind <> 'r')) then
-        perform redrive._refuse(format('queue %s, or its dead-letter queue, is unlogged or partitioned: its messages can vanish; '
+                        and c.relname in ('q_' || p_queue, 'q_' || p_queue || '_dlq') and (c.relpersistence <> 'p' or c.relkind <> 'r' or exists (select from pg_inherits i where i.inhparent = c.oid))) then
+        perform redrive._refuse(format('queue %s, or its dead-letter queue, is unlogged, partitioned or in several tables: its messages can vanish; '
             'move them to an ordinary queue', p_queue));
     elsif row_security_active(v_table) or not pg_has_role(current_user, (select relowner from pg_class where oid = v_table), 'usage') then
         raise exception 'role % neither owns the tables of queue % nor bypasses their row security; run migrate and adopt as their owner',

@@ -111,9 +111,13 @@ async def partitioned_queues(patient: Patient) -> list[Finding]:
         Finding(
             "warning",
             row.relation,
-            f"{row.name} is partitioned, which redrive does not know: partitions may be dropped with "
-            f"messages that "
-            "nobody has worked on; move the messages to an ordinary queue",
+            f"{row.name} is partitioned, which redrive does not know: "
+            + (
+                "its rows go by age, and limits of rows or bytes hold only as it is analyzed by hand"
+                if row.relation.startswith("a_")
+                else "partitions may be dropped with messages that nobody has worked on, and messages "
+                "handed out twice; move the messages to an ordinary queue"
+            ),
         )
         for row in found
     ]
