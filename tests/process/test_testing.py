@@ -29,6 +29,7 @@ from redrive import (
     Retry,
     Snooze,
     SyncJob,
+    Tick,
 )
 from redrive.inbox.signing import sign
 from redrive.testing import (
@@ -39,6 +40,7 @@ from redrive.testing import (
     dead_letter_case,
     load_case,
     run_case,
+    run_schedule,
     run_until_idle,
     sent,
     use_database,
@@ -126,6 +128,21 @@ class TestRunUntilIdle:
         await shop.app.send("mails", {})
         assert await run_until_idle(shop.app, queues=["orders"]) == Ran(done=2)
         assert [each.state for each in sent("mails")] == ["ready"]
+
+    async def test_a_tick_of_a_schedule_is_sent_and_run(self, redrive_use: Use, redrive_clock: Clock) -> None:
+        app = Redrive()
+        seen: list[Tick] = []
+
+        @app.schedule("0 3 * * *", tz="Europe/Berlin")
+        async def nightly(tick: Tick) -> None:
+            seen.append(tick)
+
+        redrive_use(app)
+        redrive_clock.set(datetime(2031, 1, 1, 2, 0, tzinfo=UTC))
+        assert await run_schedule(app, "nightly") == Ran(done=1)
+        assert seen[0].at.isoformat().startswith("2031-01-01T03:00:00")
+        with pytest.raises(ConfigError, match=r"no schedule 'daily'; it has: nightly"):
+            await run_schedule(app, "daily")
 
     async def test_webhooks_that_no_handler_takes_are_counted_as_ignored(self, redrive_use: Use) -> None:
         app = Redrive()
