@@ -130,6 +130,11 @@ def test_a_partitioned_queue_is_refused(sql: Contract) -> None:
     sql("update pgmq.meta set is_partitioned = true")
     with pytest.raises(psycopg.errors.InvalidParameterValue, match="partitioned"):
         sql("select redrive.adopt_queue('mails')")
+    sql("update pgmq.meta set is_partitioned = false")
+    sql("create table public.more () inherits (pgmq.q_mails)")
+    with pytest.raises(psycopg.errors.InvalidParameterValue, match="in several tables"):
+        sql("select redrive.adopt_queue('mails')")
+    sql("drop table public.more")
 
 
 def test_a_queue_whose_tables_are_somebody_elses_is_refused(sql: Contract) -> None:
