@@ -29,7 +29,7 @@ def test_says_why_a_message_does_not_run(db: Db, database_url: str) -> None:
     assert said.code == 0
     first, then, _, life = said.out.splitlines()
     assert first == "message 1 of queue mail does not run because no worker has ever taken queue mail"
-    assert then == "  next: start one: redrive worker --queue mail"
+    assert then == "  next: start one: redrive worker --app MODULE:ATTR --queue mail"
     assert life.endswith("Z  sent")
 
 

@@ -153,25 +153,28 @@ class TestTheRest:
 
     def test_a_schedule_that_is_late_is_one(self, sql: Contract) -> None:
         with sql.connection.transaction(force_rollback=True):
-            sql("drop function if exists redrive.schedules()")
-            assert sql("select * from redrive._read_schedules(now())") == []
             sql(
-                "create function redrive.schedules() returns table (name text, lag_sec float8) "
-                "language sql as $$ values ('nightly', 121.0::float8), ('paused', null) $$"
+                "insert into redrive.schedule (name, every_sec, tz, missed, overlap, declared_at, upheld_at, "
+                "base_at, next_at, seen_at, paused) "
+                "select n, 60, 'UTC', 'one', 'allow', at, at, at, at, seen, n = 'paused' "
+                "from (select redrive.clock() - interval '121 seconds' as at) t, (values ('gone', null), "
+                "('stuck', redrive.clock()), ('paused', null)) v(n, seen)"
             )
+            late = "was due 2 min ago and has not been sent"
             assert fires(sql) == {
-                ("schedule_missed", "nightly"): "Schedule nightly was due 2 min ago and has not been sent: "
-                "no scheduler runs."
+                ("schedule_missed", "gone"): f"Schedule gone {late}: no running worker declares it.",
+                (
+                    "schedule_missed",
+                    "stuck",
+                ): f"Schedule stuck {late}: it cannot be sent, and the workers' log says why.",
             }
 
     def test_retention_that_does_not_keep_up_is_one(self, sql: Contract) -> None:
         with sql.connection.transaction(force_rollback=True):
-            sql("drop function if exists redrive.retention()")
-            assert sql("select * from redrive._read_retention(now())") == []
             sql(
-                "create function redrive.retention() "
-                "returns table (what text, queue text, overdue_sec float8) "
-                "language sql as $$ values ('archive', 'jobs', 90000.0::float8), ('keys', null, null) $$"
+                "drop function redrive.retention(); create function redrive.retention() "
+                "returns table (what text, queue text, rows bigint, overdue_sec float8) language sql as "
+                "$$ values ('archive', 'jobs', 1::bigint, 90000.0::float8), ('keys', null, 0, null) $$"
             )
             found = fires(sql)
             assert set(found) == {("archive_over_limit", "archive of jobs")}

@@ -156,7 +156,7 @@ class TestOneThatDoesNotRun:
         sql.create()
         found = why(sql, sql.send({}))
         assert found.cause == "no_worker"
-        assert found.then == "start one: redrive worker --queue jobs"
+        assert found.then == "start one: redrive worker --app MODULE:ATTR --queue jobs"
 
     @newest_only
     def test_because_its_worker_is_gone(self, jobs: Contract) -> None:

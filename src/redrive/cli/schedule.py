@@ -126,7 +126,7 @@ def drop(name: NameArgument, yes: YesOption = False, database: DatabaseOption = 
     with session(database) as store:
         found = _one(store.run(schedules.listing()), name)
         waiting = f", and {count(found.waiting, 'tick')} that wait" if found.waiting else ""
-        confirm(f"Forget schedule {name}, its ticks{waiting}?", yes=yes)
+        confirm(f"Forget schedule {name} and its ticks{waiting}?", yes=yes)
         store.run(schedules.drop(name))
     answer(f"schedule {name} is forgotten")
     if found.seen_at is not None and (found.now - found.seen_at).total_seconds() < _UNSEEN:

@@ -118,7 +118,7 @@ def _wrong(found: Sequence[Gauges]) -> Iterator[str]:
         if q.ready and q.workers == 0 and not q.paused:
             yield (
                 f"queue {q.queue} has {_many(q.ready, 'ready message')} and no living worker; start one: "
-                f"redrive worker --queue {q.queue}"
+                f"redrive worker --app MODULE:ATTR --queue {q.queue}"
             )
 
 

@@ -173,7 +173,7 @@ def _workers(facts: Facts) -> Found | None:
     if facts["alive"]:
         return None
     queue, now = facts["queue"], Moment(facts["now"])
-    start = f"start one: redrive worker --queue {queue}"
+    start = f"start one: redrive worker --app MODULE:ATTR --queue {queue}"
     if not facts["workers"] and facts["gone_at"] is None:
         more = (
             "" if facts["policy"]["adopted"] else f"; redrive has not adopted it: redrive queue adopt {queue}"

@@ -3,11 +3,10 @@ create function redrive._read_retention(p_now timestamptz) returns setof redrive
 language plpgsql set search_path = ''
 as $$
 begin
-    if to_regprocedure('redrive.retention()') is not null then
-        return query execute $q$
-            select 'retention_overdue_sec', concat_ws(' of ', r.what, nullif(r.queue, '')), case when every(r.rows is not null) then coalesce(max(r.overdue_sec), 0) end::double precision, null::jsonb
-              from redrive.retention() r group by 2 limit 1000 $q$;
-    end if;
+    return query
+        select 'retention_overdue_sec', concat_ws(' of ', r.what, nullif(r.queue, '')),
+               case when every(r.rows is not null) then coalesce(max(r.overdue_sec), 0) end::double precision, null::jsonb
+          from redrive.retention() r group by 2 limit 1000;
 end
 $$;
 revoke all on function redrive._read_retention(timestamptz) from public;

@@ -62,7 +62,7 @@ async def alert_sinks(patient: Patient) -> list[Finding]:
             "no process has told of a place to send alerts to: what goes wrong stands in redrive alerts list "
             "alone"
         )
-        fix = ("export REDRIVE_ALERTS_TEAM=slack://TOKEN_A/TOKEN_B/TOKEN_C/CHANNEL", "redrive alerts test")
+        fix = ("export REDRIVE_ALERTS_TEAM=https://hooks.slack.com/services/T…/B…/…", "redrive alerts test")
         return [Finding("warning", "alerts", problem, fix)]
     return [
         Finding(
