@@ -62,8 +62,8 @@ def test_checks_each_thing_that_may_be_wrong(db: Db) -> None:
     said = run("status", "--check")
     assert said.code == 1
     assert (
-        "queue mail has 1 ready message and no living worker; start one: redrive worker --app MODULE:ATTR --queue mail"
-        in said.err
+        "queue mail has 1 ready message and no living worker; start one: "
+        "redrive worker --app MODULE:ATTR --queue mail" in said.err
     )
     beat(db, "here")
     assert run("status", "--check").code == 0
