@@ -44,6 +44,8 @@ class Ring:
     needs: tuple[Tool, ...] = ()
     workers: int = 1
     environment: tuple[tuple[str, str], ...] = ()
+    selection: str = ""
+    """pytest's -m."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +83,7 @@ RINGS = (
         workers=2,
         # The layouts that hosted servers of this age have; the ring above has done them all.
         environment=(("REDRIVE_PG_BIN", str(POSTGRES_15)), ("REDRIVE_TEST_LAYOUTS", "1.5.1 1.4.4")),
+        selection="not once",
     ),
     Ring("process", "tests/process", workers=3),
     Ring("upgrade", "tests/upgrade"),
@@ -173,6 +176,7 @@ def run(ring: Ring, arguments: Sequence[str], folder: Path) -> Result:
     report = folder / f"{ring.name}.xml"
     command = [sys.executable, "-m", "pytest", ring.folder, "-q", "--no-header", f"--junitxml={report}"]
     command += ["-n", str(ring.workers), "--dist", "worksteal"] if ring.workers > 1 else []
+    command += ["-m", ring.selection] if ring.selection else []
     # A database that a developer's shell points to is never the tests' own.
     ours = {k: v for k, v in os.environ.items() if k not in {"DATABASE_URL", "REDRIVE_DATABASE_URL"}}
     environment = {**ours, "PATH": SEARCH_PATH, **dict(ring.environment)}

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from redrive.store.database import connect
 from tests.support import contract
 from tests.support.contract import Contract
 from tests.support.databases import Databases
@@ -53,19 +52,15 @@ def doctor(databases: Databases) -> Generator[Doctor]:
 
 
 @pytest.fixture(scope="module")
-def supabase(databases: Databases, server_url: str) -> Generator[Doctor]:
+def supabase(databases: Databases) -> Generator[Doctor]:
     """The same with stand-ins for what Supabase has: roles, Vault, pg_net, pg_cron.
 
-    Its roles are the whole server's, and go at the end: migrate grants to one of them, so whatever is copied
-    later must have been migrated before.
+    Its roles are the whole server's, and go at the end, with what a migrate meanwhile granted to one of them.
     """
-    for layout in {NEWEST, *LAYOUTS}:
-        databases.drop(databases.migrated(layout))
     made = Doctor(databases.migrated(NEWEST))
     # What begins with a backslash is psql's own.
     made.sql("\n".join(line for line in SUPABASE.read_text().splitlines() if not line.startswith("\\")))
     yield made
     made.close()
     databases.drop(made.url)
-    with connect(server_url) as admin:
-        admin.execute("drop role authenticator, supabase_postgres, anon, authenticated, service_role")
+    databases.drop_roles("authenticator", "supabase_postgres", "anon", "authenticated", "service_role")

@@ -58,6 +58,7 @@ _steps = st.lists(
 )
 
 
+@pytest.mark.once
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=_steps)
 def test_firing_and_resolved_take_turns(rule: Contract, steps: list[tuple[int, int, str]]) -> None:

@@ -107,6 +107,7 @@ def test_the_spent_do_not_shrink_a_batch(sql: Contract) -> None:
     assert [letter.original_msg_id for letter in sql.letters()] == [1, 2, 3, 4, 5]
 
 
+@pytest.mark.once
 @newest_only
 def test_20000_poison_messages_ahead_do_not_shrink_a_batch_and_are_cleared_a_thousand_at_a_time(
     sql: Contract,

@@ -225,6 +225,7 @@ def test_list_names_every_check_and_so_does_the_document() -> None:
     assert rows == listed
 
 
+@pytest.mark.once
 def test_every_command_that_is_printed_is_one() -> None:
     folder = Path(redrive.watch.doctor.__file__).parent
     said = "\n".join(path.read_text() for path in folder.glob("*.py"))

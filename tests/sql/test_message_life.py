@@ -16,6 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -356,6 +357,7 @@ ARROWS = {
 
 
 @with_headers
+@pytest.mark.once
 def test_a_message_lives_as_drawn(sql: Contract, layout: str) -> None:
     walked.clear()
     whole = layout == NEWEST

@@ -49,6 +49,17 @@ class Databases:
             sql.SQL("drop database if exists {} with (force)").format(sql.Identifier(_name(url)))
         )
 
+    def drop_roles(self, *roles: str) -> None:
+        """Roles are the whole server's: they go once no database of ours has rights or objects of theirs."""
+        names = sql.SQL(", ").join(map(sql.Identifier, roles))
+        ours = self._admin.execute(
+            "select datname from pg_database where starts_with(datname, %s)", [f"{self._prefix}_"]
+        )
+        for (name,) in ours.fetchall():
+            with connect(with_database(self._server_url, name)) as connection:
+                connection.execute(sql.SQL("drop owned by {}").format(names))
+        self._admin.execute(sql.SQL("drop role {}").format(names))
+
     def close(self) -> None:
         for name in self._templates.values():
             self.drop(with_database(self._server_url, name))
