@@ -364,7 +364,8 @@ class TestWatch:
                 sink.wait_for(lambda posted: len(of(posted, "no_worker")) == 2)
             assert [each["event"] for each in of(sink.posted, "no_worker")] == ["firing", "resolved"]
             assert watch.end(signal.SIGTERM) == 0
-        assert "event=alert_firing" in watch.said and "event=alert_resolved" in watch.said
+        # Its end may have been seen by the new worker's own check.
+        assert "event=alert_firing" in watch.said
         assert "t0p5ecret" not in watch.said and SECRET not in watch.said
 
     def test_beats_and_stops_with_a_signal_within_seconds(

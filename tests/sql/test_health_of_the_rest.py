@@ -203,8 +203,8 @@ class TestTheRest:
             assert fires(sql) == {
                 ("cron_failing", "bad"): "The last run of pg_cron job bad failed.",
                 ("cron_failing", "job 3"): "The last run of pg_cron job job 3 failed.",
-                ("net_failing", ""): "3 HTTP calls of pg_net failed in the last 15 minutes: 2 × status 401, "
-                "1 × timed out.",
+                ("net_failing", ""): "3 HTTP calls of pg_net failed in the last 15 minutes: 2 x status 401, "
+                "1 x timed out.",
             }
             sql("insert into cron.job_run_details (jobid, status) values (2, 'succeeded')")
             sql("delete from net._http_response where timed_out")

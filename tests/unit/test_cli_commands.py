@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -113,6 +114,7 @@ _MENTIONED = re.compile(
 )
 
 
+@cache
 def commands() -> dict[str, Any]:
     """Every command by its words."""
     return {" ".join(words): command for words, command in _beneath(typer.main.get_command(app), ())}
@@ -126,6 +128,7 @@ def _beneath(command: Any, words: tuple[str, ...]) -> Iterator[tuple[tuple[str, 
         yield from _beneath(each, (*words, name))
 
 
+@cache
 def options(name: str) -> set[str]:
     params = commands()[name].params
     return {option for each in params for option in (*each.opts, *each.secondary_opts)}

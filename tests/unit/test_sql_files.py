@@ -30,6 +30,11 @@ class TestEachFunctionFile:
         assert set(closed) == {file.name}
 
 
+@pytest.mark.parametrize("file", [*table_files(), *function_files()], ids=lambda file: file.name)
+def test_databases_of_few_characters_take_it(file: SqlFile) -> None:
+    assert file.text.isascii()
+
+
 def test_table_files_are_numbered_without_gap_or_double() -> None:
     numbers = [int(file.name.partition("_")[0]) for file in table_files()]
     assert numbers == list(range(1, len(numbers) + 1))

@@ -5,7 +5,7 @@ as $$
 begin
     if to_regclass('net._http_response') is not null then
         return query execute $q$
-            select 'net_failed', '', sum(n.times)::double precision, jsonb_build_object('what', string_agg(n.times || ' × ' || n.why, ', ' order by n.times desc))
+            select 'net_failed', '', sum(n.times)::double precision, jsonb_build_object('what', string_agg(n.times || ' x ' || n.why, ', ' order by n.times desc))
               from (select case when r.timed_out then 'timed out' when r.status_code is null then 'no answer' else 'status ' || r.status_code end as why, count(*) as times
                       from (select * from net._http_response r where r.created > $1 - interval '15 minutes' limit 10000) r
                      where r.timed_out or r.status_code is null or r.status_code >= 400 group by 1) n

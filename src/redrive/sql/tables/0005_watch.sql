@@ -21,7 +21,7 @@ create type redrive._rule as (
 create type redrive._reading as (gauge text, subject text, value double precision, detail jsonb);
 
 -- One row a rule and subject (a queue, source, schedule, lease, sink or cron job) that is, or was, over its limit.
---   pending ─ for_sec over ─▶ firing ─ value back, or subject gone ─▶ resolved;  pending ─ value back ─▶ (no row)
+--   pending -- for_sec over --> firing -- value back, or subject gone --> resolved;  pending -- value back --> (no row)
 create table redrive.alert (
     rule        text not null,
     subject     text not null,
