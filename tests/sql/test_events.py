@@ -470,7 +470,6 @@ class TestRefusedRequests:
             sql("select redrive.note_refusals(%s::jsonb)", refusals)
 
     @pytest.mark.once
-    @newest_only
     def test_of_many_receivers_at_once_are_all_counted(self, sql: Contract) -> None:
         def work(session: Connection, place: int) -> None:
             for _ in range(10):

@@ -137,7 +137,6 @@ class TestManyEvents:
         assert sql.value("select large and inbox from redrive.queue where queue = 'jobs'")
 
     @pytest.mark.once
-    @newest_only
     def test_whose_few_bytes_are_too_many_digits_are_refused(self, sql: Contract) -> None:
         sql.create()
         raw = b"[" + b",".join([b"1e100000"] * 3000) + b"]"
