@@ -14,6 +14,8 @@ from redrive import InvalidArgument, PayloadError, QueueMissing, Redrive
 from tests.support.connections import finished
 from tests.support.layouts import newest_only
 
+pytestmark = pytest.mark.once
+
 Connection = psycopg.Connection[Any]
 
 

@@ -18,6 +18,8 @@ from redrive.store.database import Database
 from tests.support.connections import BLOCKING, EVERYWHERE, django_connection, finished, transaction
 from tests.support.layouts import newest_only
 
+pytestmark = pytest.mark.once
+
 Connection = psycopg.Connection[Any]
 
 

@@ -18,6 +18,8 @@ from redrive.store.statement import Statement, column, nothing, scalar
 from tests.support.layouts import NEWEST
 from tests.support.proxy import Proxy
 
+pytestmark = pytest.mark.once
+
 Connection = psycopg.Connection[Any]
 WHICH_BACKEND: Statement[int] = Statement("select pg_backend_pid()", (), scalar)
 

@@ -25,6 +25,8 @@ from tests.support.examining import Doctor
 from tests.support.layouts import LAYOUTS
 from tests.support.roles import Roles
 
+pytestmark = pytest.mark.once
+
 DOCUMENT = Path(__file__).parents[2] / "docs" / "doctor.md"
 
 

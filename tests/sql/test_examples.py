@@ -16,6 +16,8 @@ from redrive import Reject, SyncJob
 from redrive.job import BlockingCompletion, BlockingPool
 from tests.support.layouts import newest_only
 
+pytestmark = pytest.mark.once
+
 USER = UUID("8f3c2a10-4b6d-4e21-9c58-2f7a1d0e6b33")
 
 

@@ -12,6 +12,8 @@ import pytest
 from tests.support.contract import Connection, Contract, ids
 from tests.support.layouts import newest_only, with_headers, without_headers
 
+pytestmark = pytest.mark.once
+
 REFUSED = psycopg.errors.InvalidParameterValue
 
 

@@ -31,6 +31,8 @@ from tests.support.connections import (
 from tests.support.layouts import newest_only, with_headers
 from tests.support.values import json_values, shape
 
+pytestmark = pytest.mark.once
+
 Connection = psycopg.Connection[Any]
 
 
