@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from redrive.watch.doctor.finding import Check, Finding, check
 from redrive.watch.doctor.names import literal, several
 from redrive.watch.doctor.patient import Patient
@@ -71,17 +73,21 @@ def _index(relation: str, name: str, kind: str) -> Finding:
     return Finding("error", relation, problem, (f"create index concurrently on {name} ({kind});",))
 
 
-@check("no queue is unlogged: such a table is empty after a crash")
-async def unlogged_queues(patient: Patient) -> list[Finding]:
-    found = await patient.rows(
+async def _tables(patient: Patient) -> list[Any]:
+    return await patient.rows(
         """
-        select c.oid::regclass::text as name, c.relname::text as relation
+        select c.oid::regclass::text as name, c.relname::text as relation,
+               c.relpersistence::text as relpersistence, c.relkind::text as relkind
           from pg_class c
-         where c.relnamespace = to_regnamespace('pgmq') and c.relname = any (%s)
-           and c.relpersistence = 'u' order by 1
+         where c.relnamespace = to_regnamespace('pgmq') and c.relname = any (%s) order by 1
         """,
         [name for _, name in await patient.tables()],
     )
+
+
+@check("no queue is unlogged: such a table is empty after a crash")
+async def unlogged_queues(patient: Patient) -> list[Finding]:
+    found = [each for each in await _tables(patient) if each.relpersistence == "u"]
     return [
         Finding(
             "error",
@@ -98,15 +104,7 @@ async def unlogged_queues(patient: Patient) -> list[Finding]:
 
 @check("no queue is partitioned: its maintenance can drop messages nobody has worked on")
 async def partitioned_queues(patient: Patient) -> list[Finding]:
-    found = await patient.rows(
-        """
-        select c.oid::regclass::text as name, c.relname::text as relation
-          from pg_class c
-         where c.relnamespace = to_regnamespace('pgmq') and c.relname = any (%s)
-           and c.relkind = 'p' order by 1
-        """,
-        [name for _, name in await patient.tables()],
-    )
+    found = [each for each in await _tables(patient) if each.relkind == "p"]
     return [
         Finding(
             "warning",
