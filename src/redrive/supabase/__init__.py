@@ -1,0 +1,5 @@
+"""Supabase: what a project there needs of redrive, written as migrations, functions and settings of that project.
+
+Nothing else in redrive imports this package but the command line: without Supabase the same is done by
+`redrive migrate`, the worker's own scheduler, and grants.
+"""
