@@ -13,8 +13,8 @@ EdgeFunction = Literal["worker", "receiver"]
 class Options:
     """What `redrive supabase init` was asked for.
 
-    worker          who works the queues: tick (cron posts to /tick/{queue} of `redrive serve`), edge (cron posts
-                    to the generated Edge Function), resident (`redrive worker` runs: no drain jobs)
+    worker          who works the queues: tick (cron posts to /tick/{queue} of `redrive serve`), edge (cron
+                    posts to the generated Edge Function), resident (`redrive worker` runs: no drain jobs)
     interval        seconds between two ticks of a queue, 1 to 59, or 60 times 1 to 59
     api_schema      where PostgREST's clients find the wrappers; None: no wrappers
     edge_functions  which Edge Functions to write
@@ -36,7 +36,7 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing that a database must be like: `sql` is a condition, `problem` what is wrong where it is false."""
+    """What a database must be like: `sql` is a condition, `problem` what is wrong where it is not true."""
 
     problem: str
     sql: str
