@@ -72,6 +72,9 @@ FAKETIME = Tool(
     "libfaketime", "libfaketime", lambda: any(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"))
 )
 POSTGRES = Tool("Postgres 15", "postgresql-15", (POSTGRES_15 / "initdb").exists)
+EXTENSIONS = Path("/usr/share/postgresql/15/extension")
+LINTER = Tool("plpgsql_check", "postgresql-15-plpgsql-check", (EXTENSIONS / "plpgsql_check.control").exists)
+CRON = Tool("pg_cron", "postgresql-15-cron", (EXTENSIONS / "pg_cron.control").exists)
 
 RINGS = (
     Ring("unit", "tests/unit", workers=2),
@@ -84,6 +87,13 @@ RINGS = (
         # The layout that hosted servers have; the ring above has done them all.
         environment=(("REDRIVE_PG_BIN", str(POSTGRES_15)), ("REDRIVE_TEST_LAYOUTS", "1.5.1")),
         selection="not once",
+    ),
+    Ring(
+        "supabase",
+        "tests/supabase",
+        needs=(POSTGRES, LINTER, CRON),
+        workers=2,
+        environment=(("REDRIVE_PG_BIN", str(POSTGRES_15)),),
     ),
     Ring("process", "tests/process", workers=3),
     Ring("upgrade", "tests/upgrade"),

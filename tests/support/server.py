@@ -31,12 +31,12 @@ class Server:
     `pause(mode)` and `resume()` are for tests that need a server to go away; the URLs stay the same.
     """
 
-    def __init__(self, settings: dict[str, str] | None = None) -> None:
+    def __init__(self, settings: dict[str, str] | None = None, binaries: Path | None = None) -> None:
         self._home = Path(tempfile.mkdtemp(prefix="redrive-pg-"))
         self._data = self._home / "data"
         self._user = unprivileged()
         self._settings = {**_SETTINGS, **(settings or {})}
-        self._bin = _binaries(self._home, self._user)
+        self._bin = binaries or _binaries(self._home, self._user)
         self.port = _free_port()
 
     @property

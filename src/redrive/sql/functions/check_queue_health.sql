@@ -38,7 +38,8 @@ begin
            problems = (select coalesce(jsonb_agg(jsonb_build_object('gauge', p.gauge, 'problem', p.problem) order by p.gauge), '[]')
                          from (select concat_ws(' of ', r.gauge, r.subject) as gauge, r.detail ->> 'problem' as problem from unnest(v_readings) r
                                 where r.detail ->> 'problem' is not null
-                               union all select 'pg_net', v_problem where v_problem is not null) p);
+                               union all select 'pg_net', v_problem where v_problem is not null) p)
+     where w.one;
 end
 $$;
 revoke all on function redrive.check_queue_health(numeric) from public;
