@@ -1,4 +1,4 @@
-"""Functions for PostgREST's clients are made once, closed to all but one role, and never in place of another's."""
+"""Functions for PostgREST's clients: made once, closed to all but one role, never in place of another's."""
 
 from __future__ import annotations
 
@@ -66,8 +66,8 @@ def refused(owner: psycopg.Connection[Any], *functions: ApiFunction) -> str:
 
 def test_one_role_alone_may_execute_it(owner: psycopg.Connection[Any]) -> None:
     run(owner, made())
-    assert [owner.execute("select has_function_privilege(%s, 'public.double(integer, integer)', 'execute')", [r])
-            .fetchone() for r in ROLES] == [(False,), (False,), (True,)]  # fmt: skip
+    may = "select has_function_privilege(%s, 'public.double(integer, integer)', 'execute')"
+    assert [owner.execute(may, [role]).fetchone() for role in ROLES] == [(False,), (False,), (True,)]
     assert wrong(owner, made()) == []
 
 
@@ -117,8 +117,12 @@ def test_a_function_of_somebody_elses_is_never_replaced(owner: psycopg.Connectio
 
 @pytest.mark.parametrize(
     ("arguments", "types"),
-    [("p_one integer", "integer"), ("p_one text, p_by integer", "text,integer"), ("p_by bigint, p_one bigint, z int default 1", "bigint,bigint,integer")],
-)  # fmt: skip
+    [
+        ("p_one integer", "integer"),
+        ("p_one text, p_by integer", "text,integer"),
+        ("p_by bigint, p_one bigint, p_more integer default 1", "bigint,bigint,integer"),
+    ],
+)
 def test_nor_is_one_made_beside_it_that_a_call_could_mean_too(
     owner: psycopg.Connection[Any], arguments: str, types: str
 ) -> None:
@@ -146,15 +150,21 @@ def test_the_articles_functions_are_said_to_be_replaceable(owner: psycopg.Connec
     owner.execute(
         "create function public.claim_job(p_key text) returns boolean language sql as 'select true'"
     )
-    text = "create function public.claim_job(p_key text, p_queue text default '') returns boolean language sql as 'select true'"
+    text = (
+        "create function public.claim_job(p_key text, p_queue text default '') returns boolean "
+        "language sql as 'select true'"
+    )
     ours = ApiFunction("public", "claim_job", "text, text", text, "service_role", "The article's.")
     assert "--replace-recipe" in refused(owner, ours)
 
 
 def test_rights_that_were_given_away_are_found_and_taken_back(owner: psycopg.Connection[Any]) -> None:
     run(owner, made())
-    for change in ("grant execute on function public.double to public", "grant execute on function public.double to anon",
-                   "revoke execute on function public.double from service_role"):  # fmt: skip
+    for change in (
+        "grant execute on function public.double to public",
+        "grant execute on function public.double to anon",
+        "revoke execute on function public.double from service_role",
+    ):
         owner.execute(change.encode())
         assert wrong(owner, made()) == [
             "function public.double(integer, integer) is not executable by service_role alone"
