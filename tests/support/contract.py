@@ -60,6 +60,7 @@ begin
     delete from redrive.schedule_tick;
     delete from redrive.retention_rule;
     delete from redrive.retention_place;
+    delete from redrive.http_call;
     update public.test_clock set at = null;
 end $$;
 """
