@@ -37,9 +37,12 @@ def revoke(connection: psycopg.Connection[Any], role: str, part: str) -> None:
     _change(connection, record, role, part, _revoke_sql(function_files(FOLDER), role, part))
 
 
-def apply_sql(files: list[SqlFile]) -> str:
-    """One SQL statement that grants again what is recorded; it looks first, for most is there already."""
-    return block(_APPLY.replace("{mapping}", _mapping(files)))
+def apply_sql(files: list[SqlFile], *, unless: str | None = None) -> str:
+    """One SQL statement that grants again what is recorded; it looks first, for most is there already.
+
+    It does nothing where the condition `unless` is true.
+    """
+    return block(_APPLY.replace("{mapping}", _mapping(files)), unless=unless)
 
 
 def _revoke_sql(files: list[SqlFile], role: str, part: str) -> str:

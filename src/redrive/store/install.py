@@ -1,6 +1,7 @@
 """The SQL that installs schema redrive: what `migrate` runs and `migrate --sql` prints.
 
-Each statement looks before it acts, so the whole may be run again. Refusals are raised as RD002.
+Each statement looks before it acts, so the whole may be run again. Refusals are raised as RD002. `unless` is
+a condition under which a statement does nothing.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ _WAIT_FOR_ANOTHER = "60s"
 _WAIT_FOR_A_TABLE = "10s"
 
 
-def opening() -> str:
+def opening(*, check_bodies: bool = False) -> str:
     """The transaction's settings, what is refused at once, and the lock that lets in one at a time."""
     return (
         # Each statement has to see what the migrate we waited for has committed.
@@ -25,7 +26,7 @@ def opening() -> str:
         "set local client_min_messages = warning;\n"
         "set local search_path = '';\n"
         # SQL functions would be refused when they call one that is created after them.
-        "set local check_function_bodies = off;\n"
+        f"set local check_function_bodies = {'on' if check_bodies else 'off'};\n"
         + block(_REFUSE_SERVER)
         + f"set local lock_timeout = '{_WAIT_FOR_ANOTHER}';\n"
         + block(f"begin perform {LOCK.removeprefix('select ')}; end")
@@ -34,19 +35,31 @@ def opening() -> str:
     )
 
 
-def bookkeeping(release: Sequence[int]) -> str:
-    """Schema redrive and the list of files that were applied; refuses what a newer release has migrated."""
-    return block(_BOOKKEEPING.replace("{release}", _array(release)))
+def bookkeeping() -> str:
+    """Schema redrive and the list of files that were applied."""
+    return block(_BOOKKEEPING)
 
 
-def tables(files: Sequence[SqlFile], release: Sequence[int]) -> str:
+def newer(release: Sequence[int]) -> str:
+    """The condition that a newer release has migrated this database. Needs the bookkeeping."""
+    return f"exists (select from redrive.schema_file where release > {_array(release)})"
+
+
+def refuse_newer(release: Sequence[int]) -> str:
+    """Refuse what a newer release has migrated."""
+    return block(_REFUSE_NEWER.replace("{newer}", newer(release)))
+
+
+def tables(files: Sequence[SqlFile], release: Sequence[int], *, unless: str | None = None) -> str:
     """Apply the numbered files that were not applied yet; refuse when one was edited since."""
-    return block(_TABLES.replace("{release}", _array(release)).replace("{files}", rows(files)))
+    code = _TABLES.replace("{release}", _array(release)).replace("{files}", rows(files))
+    return block(code, unless=unless)
 
 
-def functions(files: Sequence[SqlFile], release: Sequence[int]) -> str:
+def functions(files: Sequence[SqlFile], release: Sequence[int], *, unless: str | None = None) -> str:
     """Drop the functions whose file is gone, replace those whose file changed or that somebody dropped."""
-    return block(_FUNCTIONS.replace("{release}", _array(release)).replace("{files}", rows(files)))
+    code = _FUNCTIONS.replace("{release}", _array(release)).replace("{files}", rows(files))
+    return block(code, unless=unless)
 
 
 def _array(release: Sequence[int]) -> str:
@@ -96,8 +109,6 @@ end
 """
 
 _BOOKKEEPING = """
-declare
-    v_release integer[];
 begin
     if not exists (select from pg_catalog.pg_namespace where nspname = 'redrive') then
         create schema redrive;
@@ -110,11 +121,15 @@ begin
         applied_at timestamptz not null default now(),
         primary key (kind, name)
     );
-    select max(release) into v_release from redrive.schema_file;
-    if v_release > {release} then
+end
+"""
+
+_REFUSE_NEWER = """
+begin
+    if {newer} then
         raise exception using errcode = 'RD002', message = format(
             'this database was migrated by redrive %s, newer than this script; nothing was changed',
-            array_to_string(v_release, '.'));
+            (select array_to_string(max(release), '.') from redrive.schema_file));
     end if;
 end
 """

@@ -38,6 +38,11 @@ end
 """)
 
 
+def extension_sql() -> str:
+    """Install the extension where there is no pgmq; refuse (RD002) where it is not offered."""
+    return block(_EXTENSION.replace("{present}", PRESENT))
+
+
 def check_sql() -> str:
     """Refuse (RD002) a pgmq that lacks what redrive needs, or that the current role may not use."""
     return block(_CHECK.replace("{called}", _values(CALLED)).replace("{columns}", _values(META_COLUMNS)))
@@ -46,6 +51,20 @@ def check_sql() -> str:
 def _values(names: tuple[str, ...]) -> str:
     return ", ".join(f"('{name}')" for name in names)
 
+
+_EXTENSION = """
+begin
+    if not {present} then
+        if not exists (select from pg_catalog.pg_available_extensions where name = 'pgmq') then
+            raise exception using errcode = 'RD002', message =
+                'this server offers no extension pgmq, and none of its objects are here; on Supabase, '
+                'upgrade the project''s Postgres (15.6.1.143 or newer has it); elsewhere run redrive migrate '
+                'first, which brings pgmq as plain SQL';
+        end if;
+        create extension pgmq;
+    end if;
+end
+"""
 
 _CHECK = """
 declare

@@ -17,8 +17,10 @@ def quote(text: str) -> str:
     return f"{tag}{text}{tag}"
 
 
-def block(code: str) -> str:
-    """A DO statement around `code`."""
+def block(code: str, *, unless: str | None = None) -> str:
+    """A DO statement around `code`, which does nothing where the condition `unless` is true."""
+    if unless is not None:
+        code = f"\nbegin\n    if {unless} then\n        return;\n    end if;\n{code.strip()};\nend\n"
     return f"do {quote(code)};\n"
 
 
@@ -26,4 +28,8 @@ def rows(files: Sequence[SqlFile]) -> str:
     """`(name, checksum, body)` for each file, as a query (of no row where there is no file)."""
     if not files:
         return "select null::text, null::text, null::text where false"
-    return "values " + ",\n".join(f"({quote(f.name)}, {quote(f.checksum)}, {quote(f.text)})" for f in files)
+    return "values\n" + ",\n".join(map(_row, files))
+
+
+def _row(file: SqlFile) -> str:
+    return f"\n('{file.name}', '{file.checksum}', {quote(file.text)})"
