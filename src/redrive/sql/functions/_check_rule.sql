@@ -5,7 +5,7 @@ as $$
 declare
     v_known constant text[] := array['gauge', 'operator', 'threshold', 'clear_at', 'for_sec', 'remind_sec', 'severity', 'queue_pattern', 'enabled',
                                      'summary', 'command'];
-    v_choices constant jsonb := '{"operator": [">", ">=", "<", "<="], "severity": ["info", "warning", "critical"]}';
+    v_choices constant jsonb := '{"operator": [">", ">=", "<", "<="], "severity": ["info", "warning", "critical"]}'::jsonb;
     v_field text;
     v_value jsonb;
 begin

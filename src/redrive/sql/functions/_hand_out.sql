@@ -18,14 +18,17 @@ begin
         v_set := v_set || format(', headers = case when m.read_ct - %s >= 2
             then %s || ''{"x-redrive-isolated": true}'' else m.headers end', redrive._part(q, 'settled'), redrive._part(q, 'bag'));
     end if;
-    return query execute format($q$
+    for msg_id, read_ct, attempt, enqueued_at, vt, due_at, message, headers, key, isolated in execute format($q$
         with m as (
             update pgmq.%I m set %s from unnest($1, $2) p(tid, due) where m.ctid = p.tid
             returning m.*, p.due)
         select m.msg_id, m.read_ct, %s, m.enqueued_at, m.vt, m.due, m.message, %s, %s, %s from m order by m.msg_id
         $q$, 'q_' || q.queue, v_set, redrive._part(q, 'attempt'), redrive._part(q, 'headers'), redrive._part(q, 'key'),
              redrive._part(q, 'isolated'))
-      using p_pick.tids, p_pick.dues, p_until, p_now;
+      using p_pick.tids, p_pick.dues, p_until, p_now
+    loop
+        return next;
+    end loop;
 end
 $$;
 revoke all on function redrive._hand_out(redrive.queue, redrive._picked, timestamptz, timestamptz) from public;

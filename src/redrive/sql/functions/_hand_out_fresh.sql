@@ -6,7 +6,7 @@ returns table (msg_id bigint, read_ct integer, attempt integer, enqueued_at time
 language plpgsql set search_path = ''
 as $$
 begin
-    return query execute format($q$
+    for msg_id, read_ct, attempt, enqueued_at, vt, due_at, message, headers, key, isolated in execute format($q$
         with p as materialized (
             select m.ctid as tid, m.vt, m.read_ct = 0 and %s is null as fresh
               from pgmq.%I m where m.vt <= $1 %s order by m.vt limit $2 for update skip locked)
@@ -14,7 +14,10 @@ begin
         returning m.msg_id, 1, 1, m.enqueued_at, m.vt, p.vt, m.message, %s, null::text, false
         $q$, redrive._part(q, 'key'), 'q_' || q.queue, redrive._part(q, 'small'), 'q_' || q.queue,
              case when q.has_last_read_at then ', last_read_at = $1' else '' end, redrive._part(q, 'headers'))
-      using p_now, p_qty, p_until;
+      using p_now, p_qty, p_until
+    loop
+        return next;
+    end loop;
 end
 $$;
 revoke all on function redrive._hand_out_fresh(redrive.queue, integer, timestamptz, timestamptz) from public;

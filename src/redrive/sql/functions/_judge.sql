@@ -31,7 +31,8 @@ begin
                coalesce(bool_or(outcome not in ('done', 'ignored') and verdict in ('ok', 'dead')), false), coalesce(bool_or(verdict is null), false)
           from judged $q$,
         redrive._part(q, 'settled'), redrive._part(q, 'attempt'), redrive._part(q, 'key'), 'q_' || q.queue, q.has_headers, q.max_attempts)
-       into j using p_ids, p_cts, p_outcomes, p_durations, p_done;
+       into j.ids, j.cts, j.verdicts, j.finishes, j.durations, j.keyed, j.keys, j.others, j.missing
+      using p_ids, p_cts, p_outcomes, p_durations, p_done;
     return j;
 end
 $$;

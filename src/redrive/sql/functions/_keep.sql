@@ -4,7 +4,7 @@ language plpgsql stable set search_path = ''
 as $$
 declare
     v_default constant jsonb := '{"failures": 2592000, "keys": null, "sent_keys": null, "events": 7776000, "refused": 34560000,
-        "fetched": 7776000, "runs": 2592000, "alerts": 7776000, "workers": 86400}';
+        "fetched": 7776000, "runs": 2592000, "alerts": 7776000, "workers": 86400}'::jsonb;
 begin
     if p_what is null or not v_default ? p_what then
         perform redrive._refuse(format('there is no %s to keep; there are: archive, letters, %s', coalesce(p_what, 'null'),

@@ -2,16 +2,17 @@
 -- lock longer than a quarter of a second; a queue that cannot be read has its reason in `problem`, and breaks no other. locked: it could
 -- be read another time. What the workers counted is known even then.
 create function redrive._measured(p_queue text)
-returns table (q redrive.queue, g jsonb, gauges jsonb, problem text, locked boolean, done bigint, failed bigint, dead bigint, workers integer,
+returns table (queue text, g jsonb, gauges jsonb, problem text, locked boolean, done bigint, failed bigint, dead bigint, workers integer,
                last_seen timestamptz, inflow double precision, outflow double precision, tries bigint, failures bigint)
 language plpgsql set search_path = '' set lock_timeout = '250ms'
 as $$
 #variable_conflict use_column
 declare
+    q redrive.queue;
     v_now timestamptz := redrive.clock();
 begin
     for q in select * from redrive.queue r where p_queue is null or r.queue = p_queue order by r.queue loop
-        g := null; problem := null; locked := false;
+        queue := q.queue; g := null; problem := null; locked := false;
         select t.done, t.failed, t.dead, t.workers, t.last_seen into done, failed, dead, workers, last_seen from redrive._totals(q.queue, v_now) t;
         begin
             g := to_jsonb(redrive._gauges(q));

@@ -16,7 +16,8 @@ begin
                   from pgmq.%I m where m.vt <= $1 %s %s order by m.vt limit $2 for update skip locked) p
         $q$, redrive._part(q, 'key'), v_spent, redrive._part(q, 'gap'), 'q_' || q.queue, redrive._part(q, 'small'),
              case when p_healthy then 'and not ' || v_spent else '' end)
-       into v_pick using p_now, p_qty;
+       into v_pick.tids, v_pick.ids, v_pick.dues, v_pick.keys, v_pick.spent, v_pick.gaps, v_pick.reached, v_pick.found, v_pick.wanted
+      using p_now, p_qty;
     return v_pick;
 end
 $$;

@@ -7,7 +7,7 @@ as $$
 declare
     v_family text;
     v_now timestamptz := redrive.clock();
-    v_all redrive._reading[] := '{}';
+    v_all redrive._reading[] := '{}'::redrive._reading[];
 begin
     for v_family in select distinct g.family from redrive._gauge_names() g where g.family is not null order by 1 loop
         begin

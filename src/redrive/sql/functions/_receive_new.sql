@@ -8,7 +8,7 @@ as $$
 #variable_conflict use_column
 begin
     perform redrive._check_inbox(q);
-    return query execute format($q$
+    for n, id, msg_id, large in execute format($q$
         with first as (
                  select distinct on (u.source, u.event_id) u.*,
                         redrive._check_event(u.source, u.event_id, u.type, u.raw, u.resource, 'webhook')
@@ -32,7 +32,10 @@ begin
                  insert into pgmq.%I (msg_id, vt, message, headers) overriding system value
                  select w.msg_id, $4, w.message, redrive._event_headers(w.id, w.large) from new w)
         select w.n, w.id, w.msg_id, w.large from new w $q$, pg_get_serial_sequence(format('pgmq.%I', 'q_' || q.queue), 'msg_id'), 'q_' || q.queue)
-      using p_events, p_raws, q.queue, p_now;
+      using p_events, p_raws, q.queue, p_now
+    loop
+        return next;
+    end loop;
 end
 $$;
 revoke all on function redrive._receive_new(redrive.queue, jsonb, bytea, timestamptz) from public;

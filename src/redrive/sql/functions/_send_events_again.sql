@@ -10,7 +10,7 @@ begin
     if cardinality(p_ids) = 0 then
         return;
     end if;
-    return query execute format($q$
+    for id, msg_id in execute format($q$
         with again as (
                  select e.id, nextval(pg_get_serial_sequence('pgmq.%I', 'msg_id')) as new_id, e.message,
                         redrive._event_headers(e.id, octet_length(e.message::text) > 1000000)
@@ -28,7 +28,10 @@ begin
           from again a where e.id = any ($1) and e.id = a.id
         returning e.id, e.msg_id $q$,
         'q_' || q.queue, redrive._part(q, 'origin'), 'a_' || q.queue, redrive._part(q, 'event'), 'q_' || q.queue)
-      using p_ids, redrive.clock();
+      using p_ids, redrive.clock()
+    loop
+        return next;
+    end loop;
     v_large := exists (select from redrive.webhook_event e
                         where e.id = any (p_ids) and octet_length(redrive._event_message(e.event_id, e.type, e.payload)::text) > 1000000);
     perform redrive._mark_inbox(q, v_large);

@@ -6,7 +6,7 @@ declare
     v_ids bigint[] := s.unfinished || s.last_msg_id;
 begin
     if s.overlap = 'allow' or s.queue is null or to_regclass(format('pgmq.%I', 'q_' || s.queue)) is null then
-        return '{}';
+        return '{}'::bigint[];
     end if;
     execute format('select coalesce(array_agg(m.msg_id), ''{}'') from pgmq.%I m where m.msg_id = any ($1)', 'q_' || s.queue) into v_ids using v_ids;
     return v_ids;

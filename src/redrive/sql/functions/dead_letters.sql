@@ -17,7 +17,8 @@ begin
     end if;
     for v_queue in select q.queue from redrive.queue q where p_queue is null or q.queue = p_queue order by q.queue loop
         continue when to_regclass(format('pgmq.%I', 'q_' || v_queue || '_dlq')) is null;
-        return query execute format($q$
+        for queue, dead_id, original_msg_id, read_ct, enqueued_at, dead_lettered_at, payload, attempts, reason, error, failures, headers,
+            key, generation, origin in execute format($q$
             select $1, m.msg_id, n.original_msg_id, n.read_ct, redrive._time(m.message ->> 'enqueued_at'),
                    coalesce(redrive._time(m.message ->> 'dead_lettered_at'), m.enqueued_at), m.message -> 'payload', coalesce(n.attempts, n.read_ct),
                    m.message ->> 'reason', m.message ->> 'error', nullif(m.message -> 'failures', 'null'), nullif(m.message -> 'headers', 'null'),
@@ -29,7 +30,10 @@ begin
                                    substring(m.message ->> 'attempts' from '^[0-9]{1,9}$')::integer as attempts,
                                    substring(m.message ->> 'generation' from '^[0-9]{1,9}$')::integer as generation) n
              order by m.msg_id $q$, 'q_' || v_queue || '_dlq')
-          using v_queue, p_after, p_limit;
+          using v_queue, p_after, p_limit
+        loop
+            return next;
+        end loop;
     end loop;
 end
 $$;

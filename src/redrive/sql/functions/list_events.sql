@@ -22,13 +22,16 @@ begin
             perform redrive._refuse(format('event %s, after which the page begins, is not there any more; begin at the first page', p_after));
         end if;
     end if;
-    return query execute format($q$
+    for id, source, event_id, type, resource, received_at, status, attempts, last_error, msg_id, queue, generation, origin, settled_at in execute format($q$
         select e.id, e.source::text, e.event_id::text, e.type, e.resource::text, e.received_at, e.status::text, e.attempts, e.last_error,
                e.msg_id, e.queue, e.generation, e.origin, e.settled_at
           from unnest($1) s(source) cross join lateral (%s) e order by e.received_at desc, e.id desc limit $2 $q$,
         redrive._events_of(p_type, p_status, p_resource, p_since, p_until, p_after))
       using case when p_source is null then array(select redrive._sources()) else array[p_source] end, p_limit,
-            p_status, p_resource, redrive._like(p_type), p_since, p_until, v_after, p_after;
+            p_status, p_resource, redrive._like(p_type), p_since, p_until, v_after, p_after
+    loop
+        return next;
+    end loop;
 end
 $$;
 revoke all on function redrive.list_events(text, text, text, text, timestamptz, timestamptz, uuid, integer) from public;

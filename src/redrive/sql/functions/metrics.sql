@@ -18,13 +18,13 @@ begin
         perform redrive._no_queue(p_queue);
     end if;
     return query
-        select (m.q).queue, (m.g ->> 'ready')::bigint, (m.g ->> 'delayed')::bigint, (m.g ->> 'in_flight')::bigint, (m.g ->> 'dead')::bigint,
+        select m.queue, (m.g ->> 'ready')::bigint, (m.g ->> 'delayed')::bigint, (m.g ->> 'in_flight')::bigint, (m.g ->> 'dead')::bigint,
                (m.g ->> 'parked')::bigint, (m.g ->> 'oldest_ready_age_sec')::double precision, (m.g ->> 'max_attempt')::integer,
-               (m.g ->> 'last_done_at')::timestamptz, (m.q).paused, (m.g ->> 'more')::boolean, m.problem, m.inflow, m.outflow,
+               (m.g ->> 'last_done_at')::timestamptz, r.paused, (m.g ->> 'more')::boolean, m.problem, m.inflow, m.outflow,
                case when m.tries >= 10 then m.failures::double precision / m.tries end,
                case when m.outflow > m.inflow then (m.g ->> 'ready')::bigint / (m.outflow - m.inflow) end,
                (m.g ->> 'archive_rows')::bigint, (m.g ->> 'archive_bytes')::bigint, (m.g ->> 'dead_tuples')::bigint, m.workers
-          from redrive._measured(p_queue) m;
+          from redrive._measured(p_queue) m join redrive.queue r on r.queue = m.queue order by m.queue;
 end
 $$;
 revoke all on function redrive.metrics(text) from public;

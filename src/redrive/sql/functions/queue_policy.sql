@@ -7,7 +7,7 @@ declare
     v_default constant jsonb := '{"max_attempts": 5, "visibility_timeout": 60, "timeout": 3600,
         "backoff": {"base": 30, "factor": 2, "cap": 3600, "jitter": 0.2}, "concurrency": null, "single_flight": false,
         "key_field": "idempotency_key", "key_retention": 2592000, "archive": true,
-        "archive_retention": 2592000, "archive_max_rows": null, "archive_max_bytes": null, "notify": true, "paused": false}';
+        "archive_retention": 2592000, "archive_max_rows": null, "archive_max_bytes": null, "notify": true, "paused": false}'::jsonb;
     q redrive.queue;
 begin
     select * into q from redrive.queue where queue = p_queue;

@@ -18,7 +18,7 @@ declare
     v_rows integer;
     v_reached timestamptz;
     v_poison boolean := false;
-    v_seen bigint[] := '{}';
+    v_seen bigint[] := '{}'::bigint[];
 begin
     if p_vt is null or p_vt < 0 or p_qty is null or p_qty < 1 or p_max_read_ct is null or p_max_read_ct < 1 then
         perform redrive._refuse(format('read_with_dlq takes p_vt >= 0 seconds, p_qty >= 1 and p_max_read_ct >= 1, not %s, %s and %s',

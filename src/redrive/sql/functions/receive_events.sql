@@ -12,7 +12,7 @@ as $$
 declare
     v_now timestamptz := redrive.clock();
     v_event record;
-    v_new bigint[] := '{}';
+    v_new bigint[] := '{}'::bigint[];
     q redrive.queue;
     v_queue text;
     v_queues text[];

@@ -15,7 +15,6 @@ declare
     t record;
     v_what text;
     v_oldest timestamptz;
-    v_keep numeric;
     v_over double precision;
 begin
     for q in select * from redrive.queue r order by r.queue loop
