@@ -1,0 +1,30 @@
+-- Row security on every table of this schema, with no policy: who owns them goes on to see everything, and all of redrive's
+-- functions run as the owner. Should somebody grant a table to a role of an API by mistake, the role sees no row of it.
+alter table redrive.alert enable row level security;
+alter table redrive.alert_delivery enable row level security;
+alter table redrive.alert_sink enable row level security;
+alter table redrive.api_table enable row level security;
+alter table redrive.attempt enable row level security;
+alter table redrive.fetched enable row level security;
+alter table redrive.http_call enable row level security;
+alter table redrive.installation enable row level security;
+alter table redrive.key enable row level security;
+alter table redrive.lease enable row level security;
+alter table redrive.queue enable row level security;
+alter table redrive.redriven enable row level security;
+alter table redrive.refused_sample enable row level security;
+alter table redrive.retention_place enable row level security;
+alter table redrive.retention_rule enable row level security;
+alter table redrive.role_grant enable row level security;
+alter table redrive.rule enable row level security;
+alter table redrive.sample enable row level security;
+alter table redrive.schedule enable row level security;
+alter table redrive.schedule_tick enable row level security;
+alter table redrive.schema_file enable row level security;
+alter table redrive.sent_key enable row level security;
+alter table redrive.silence enable row level security;
+alter table redrive.watch enable row level security;
+alter table redrive.webhook_count enable row level security;
+alter table redrive.webhook_event enable row level security;
+alter table redrive.webhook_refused enable row level security;
+alter table redrive.worker enable row level security;
