@@ -4,7 +4,8 @@ tables/NNNN_name.sql    numbered migrations, applied once, in order, never edite
 functions/name.sql      one function each, all its overloads, replaced as a whole when the file changes
 
 The head of a function file is comment lines: ``-- name: what it does``, and ``-- part: send, work`` when a
-role with one of these parts may execute it. No such line: internal, and the name begins with ``_``.
+role with one of these parts may execute it. No such line: internal, and the name begins with ``_``; or it is
+called by the owner alone, and the head says so.
 """
 
 from __future__ import annotations

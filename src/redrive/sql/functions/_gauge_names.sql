@@ -9,7 +9,7 @@ as $$
     union all
     values ('refused_lately', 'source', 'sources'), ('oldest_event_age_sec', 'source', 'sources'), ('schedule_lag_sec', 'schedule', 'schedules'),
            ('lease_stuck_sec', 'lease', 'leases'), ('retention_overdue_sec', 'what is kept', 'retention'), ('xmin_held_sec', '', 'holders'),
-           ('notify_queue_usage', '', 'server'), ('cron_failed', 'cron job', 'cron'), ('net_failed', '', 'net'), ('sink_trouble_sec', 'sink', 'sinks'),
-           ('gauges_unread', '', null)
+           ('notify_queue_usage', '', 'server'), ('cron_failed', 'cron job', 'cron'), ('net_failed', '', 'net'), ('tick_failed', 'queue', 'ticks'),
+           ('sink_trouble_sec', 'sink', 'sinks'), ('gauges_unread', '', null)
 $$;
 revoke all on function redrive._gauge_names() from public;
