@@ -59,11 +59,25 @@ def check_schema(schema: str) -> str:
 def section(title: str, functions: Sequence[ApiFunction]) -> Section:
     """The section that makes `functions`, each executable by its role alone."""
     made = ",\n".join(map(_row, functions))
+    callers = sorted({(each.schema, each.role) for each in functions})
     return Section(
         title,
-        block(_MAKE.replace("{functions}", f"values {made}")) if functions else "",
+        "".join(block(_OPEN.format(schema=schema, role=role)) for schema, role in callers)
+        + (block(_MAKE.replace("{functions}", f"values {made}")) if functions else ""),
         tuple(f"function {each.signature}" for each in functions),
-        tuple(check for each in functions for check in _checks(each)),
+        (
+            *(_may_use(schema, role) for schema, role in callers),
+            *(check for each in functions for check in _checks(each)),
+        ),
+    )
+
+
+def _may_use(schema: str, role: str) -> Check:
+    return Check(
+        f"role {role} may not use schema {schema}, or one of the two is missing",
+        "coalesce((select has_schema_privilege(r.oid, n.oid, 'usage') "
+        "from pg_catalog.pg_namespace n, pg_catalog.pg_roles r "
+        f"where n.nspname = {_literal(schema)} and r.rolname = {_literal(role)}), false)",
     )
 
 
@@ -93,6 +107,17 @@ def _checks(function: ApiFunction) -> list[Check]:
         ),
     ]
 
+
+_OPEN = """
+begin
+    if not exists (select from pg_catalog.pg_namespace where nspname = '{schema}') then
+        create schema {schema};
+    end if;
+    if not has_schema_privilege('{role}', '{schema}', 'usage') then
+        grant usage on schema {schema} to {role};
+    end if;
+end
+"""
 
 # Whether function p is executable by its owner and one role, and by nobody else.
 _CLOSED = """p.proacl is not null
