@@ -74,6 +74,7 @@ COMMANDS = {
     "send",
     "serve",
     "status",
+    "supabase init",
     "why",
     "worker",
 }
@@ -110,7 +111,7 @@ DESTRUCTIVE = {
     "schedule drop",
 }
 _MENTIONED = re.compile(
-    r"(?<!from )\bredrive ((?:queue|message|dlq|inbox|key|lease|schedule|alerts) [a-z-]+|[a-z]+)\b"
+    r"(?<!from )\bredrive ((?:queue|message|dlq|inbox|key|lease|schedule|alerts|supabase) [a-z-]+|[a-z]+)\b"
 )
 
 

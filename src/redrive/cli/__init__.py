@@ -15,7 +15,7 @@ from typing import Annotated
 
 import typer
 
-from redrive.cli import alerts, dlq, inbox, key, lease, message, queue, schedule
+from redrive.cli import alerts, dlq, inbox, key, lease, message, queue, schedule, supabase
 from redrive.cli.config import config
 from redrive.cli.demo import demo
 from redrive.cli.dev import dev
@@ -56,7 +56,7 @@ app = typer.Typer(
 )
 for each in (demo, dev, worker, serve, migrate, grant, send, status, why, doctor, prune, config):
     app.command()(each)
-for noun in (queue, message, dlq, inbox, key, lease, schedule, alerts):
+for noun in (queue, message, dlq, inbox, key, lease, schedule, alerts, supabase):
     app.add_typer(noun.app, name=noun.__name__.rpartition(".")[2])
 
 

@@ -17,6 +17,12 @@ def quote(text: str) -> str:
     return f"{tag}{text}{tag}"
 
 
+def literal(text: str) -> str:
+    """`text` as a literal to be read: in single quotes, where no setting can make another text of it."""
+    doubled = text.replace("'", "''")
+    return quote(text) if "\\" in text else f"'{doubled}'"
+
+
 def block(code: str, *, unless: str | None = None) -> str:
     """A DO statement around `code`, which does nothing where the condition `unless` is true."""
     if unless is not None:

@@ -1,4 +1,4 @@
--- The tables of FastPix' state, and the article's view of its events. May run again and again; {source} is the inbox's name.
+-- The tables of FastPix' state, and the article's view of its events, for inbox {source}. May run again and again.
 -- Columns are named as the API names its fields, so they need double quotes. "state" is the API's whole answer, without
 -- stream keys, secrets and signed upload URLs; "fetchedAt" is when it was asked for, by this database's clock.
 create schema if not exists fastpix;
@@ -100,25 +100,33 @@ create index if not exists "media_unfinished" on fastpix.media ("id") where lowe
 create index if not exists "live_streams_createdAt" on fastpix.live_streams ("createdAt");
 create index if not exists "uploads_unfinished" on fastpix.uploads ("uploadId") where "status" not in ('media_created', 'ended');
 
-create or replace view fastpix.webhook_events as
-select e.id,
-       e.event_id    as "eventId",
-       e.type        as "type",
-       e.received_at as "receivedAt",
-       e.status      as "processStatus",
-       e.last_error  as "lastError",
-       e.payload,
-       e.resource    as "resource",
-       e.attempts    as "attempts",
-       e.origin      as "origin",
-       e.source      as "source"
-  from redrive.webhook_event e
- where e.source in (select i.source from fastpix.inbox i);
+-- Looked at first: replacing a view by the same one would still write to the catalogue.
+do $$
+begin
+    if obj_description(to_regclass('fastpix.webhook_events'), 'pg_class') is distinct from {comment} then
+        create or replace view fastpix.webhook_events as
+        select e.id,
+               e.event_id    as "eventId",
+               e.type        as "type",
+               e.received_at as "receivedAt",
+               e.status      as "processStatus",
+               e.last_error  as "lastError",
+               e.payload,
+               e.resource    as "resource",
+               e.attempts    as "attempts",
+               e.origin      as "origin",
+               e.source      as "source"
+          from redrive.webhook_event e
+         where e.source in (select i.source from fastpix.inbox i);
+        execute format('comment on view fastpix.webhook_events is %L', {comment});
+    end if;
+end
+$$;
 
 -- Which part of redrive needs which rights here: granted with the part, and taken with it.
-insert into redrive.api_table (schema_name, table_name, part, rights)
+insert into redrive.api_table as a (schema_name, table_name, part, rights)
 select 'fastpix', t.name, p.part,
        case when p.part = 'work' and t.written then array['select', 'insert', 'update', 'delete'] else array['select'] end
   from (values ('media', true), ('live_streams', true), ('uploads', true), ('inbox', false), ('webhook_events', false)) t(name, written)
  cross join (values ('work'), ('operate'), ('read')) p(part)
-on conflict (schema_name, table_name, part) do update set rights = excluded.rights;
+on conflict (schema_name, table_name, part) do update set rights = excluded.rights where a.rights is distinct from excluded.rights;

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import datetime
@@ -41,7 +42,12 @@ def schema(source: str) -> str:
     columns += [("inbox", "source"), *((_VIEW, name) for name in ("eventId", "processStatus"))]
     listed = ", ".join(f"({quote(table)}, {quote(name)})" for table, name in columns)
     script = _SCRIPT.read_text(encoding="utf-8")
-    return script.replace("{source}", quote(source)).replace("{columns}", listed)
+    # Another script is another view.
+    comment = f"FastPix' events (redrive {hashlib.sha256(script.encode()).hexdigest()[:16]})"
+    filled = {"{source}": quote(source), "{columns}": listed, "{comment}": quote(comment)}
+    for name, value in filled.items():
+        script = script.replace(name, value)
+    return script
 
 
 async def check(connection: Connection, source: str) -> None:

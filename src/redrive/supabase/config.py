@@ -1,0 +1,88 @@
+"""Config: a project's config.toml, changed where it has to be and nowhere else."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping, MutableMapping
+from typing import Any, cast
+
+import tomlkit
+from tomlkit.exceptions import TOMLKitError
+from tomlkit.items import AbstractTable, Array, InlineTable
+
+from redrive.errors import ConfigError
+
+# What Supabase exposes where the file does not say.
+_EXPOSED = ("public", "graphql_public")
+
+
+def edited(text: str, *, functions: Iterable[str], schema: str | None) -> str:
+    """`text` with ``verify_jwt = false`` for each of `functions`, and with `schema` exposed by PostgREST.
+
+    Comments and layout stay as they are. Raises `ConfigError` for a file that is no config.toml.
+    """
+    try:
+        document = tomlkit.parse(text)
+    except TOMLKitError as error:
+        raise ConfigError(f"supabase/config.toml is no TOML: {error}; mend it first") from None
+    if schema is not None:
+        _expose(document, schema)
+    added = [name for name in functions if not _open(document, name)]
+    out = tomlkit.dumps(document)
+    if added and out.strip():
+        out = f"{out.rstrip()}\n"
+    # At the end, where a table of its own is right whatever stands before it.
+    return out + "".join(f"\n[functions.{name}]\n{_WHY}verify_jwt = false\n" for name in added)
+
+
+def snippet(*, functions: Iterable[str], schema: str | None) -> str:
+    """What has to be in a config.toml that is not here to be edited."""
+    return edited("", functions=functions, schema=schema).strip()
+
+
+def exposed(text: str) -> tuple[str, ...]:
+    """The schemas that PostgREST's clients can call functions of."""
+    api = tomlkit.parse(text).unwrap().get("api", {})
+    return tuple(api.get("schemas", _EXPOSED))
+
+
+def difference(old: str, new: str, name: str) -> str:
+    """A unified diff; empty where nothing changed."""
+    lines = difflib.unified_diff(old.splitlines(), new.splitlines(), name, name, lineterm="")
+    return "\n".join(lines)
+
+
+_WHY = "# It checks who calls it itself: a webhook's signature, or the key that cron sends.\n"
+
+
+def _expose(document: MutableMapping[str, Any], schema: str) -> None:
+    api = document.get("api")
+    listed = cast("Any", api).get("schemas") if isinstance(api, AbstractTable | InlineTable) else None
+    if schema in (_EXPOSED if listed is None else listed):
+        return
+    if api is not None and not isinstance(api, AbstractTable | InlineTable):
+        raise ConfigError("supabase/config.toml: api is no table; mend it first")
+    if listed is not None:
+        if not isinstance(listed, Array):
+            raise ConfigError("supabase/config.toml: api.schemas is no list of schemas; mend it first")
+        cast("Any", listed).append(schema)
+        return
+    if api is None:
+        document["api"] = api = tomlkit.table()
+    cast("Any", api)["schemas"] = [*_EXPOSED, schema]
+
+
+def _open(document: Mapping[str, Any], name: str) -> bool:
+    """Whether the function has a table there, which now says that it is open."""
+    functions = document.get("functions", {})
+    if isinstance(functions, InlineTable):
+        raise ConfigError(
+            "supabase/config.toml: functions is written in one line, where nothing can be added; write each "
+            "function as a table [functions.name]"
+        )
+    table = functions.get(name)
+    if table is None:
+        return False
+    if table.get("verify_jwt") is not False:
+        table["verify_jwt"] = False
+    return True
