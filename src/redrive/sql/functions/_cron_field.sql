@@ -6,9 +6,9 @@ as $$
 declare
     v_low constant integer := case when p_kind in ('day', 'month') then 1 else 0 end;
     v_high constant integer := case p_kind when 'minute' then 59 when 'hour' then 23 when 'day' then 31 when 'month' then 12 else 7 end;
-    v_names constant text[] := case p_kind when 'month' then '{JAN,FEB,MAR,APR,MAY,JUN,JUL,AUG,SEP,OCT,NOV,DEC}'
-                                           when 'weekday' then '{SUN,MON,TUE,WED,THU,FRI,SAT}' else '{}' end;
-    v_all integer[] := '{}';
+    v_names constant text[] := string_to_array(case p_kind when 'month' then 'JAN,FEB,MAR,APR,MAY,JUN,JUL,AUG,SEP,OCT,NOV,DEC'
+                                                           when 'weekday' then 'SUN,MON,TUE,WED,THU,FRI,SAT' else '' end, ',');
+    v_all integer[] := '{}'::integer[];
     v_item text;
     v_base text;
     v_step integer;
@@ -36,6 +36,7 @@ begin
     return v_all;
 exception when invalid_text_representation or numeric_value_out_of_range then
     perform redrive._refuse(format('%s of a cron text cannot be %s', p_kind, p_text));
+    return null;
 end
 $$;
 revoke all on function redrive._cron_field(text, text) from public;

@@ -12,7 +12,7 @@ declare
     s redrive.schedule;
     v_next timestamptz;
     v_due timestamptz[];
-    v_missed timestamptz[] := '{}';
+    v_missed timestamptz[] := '{}'::timestamptz[];
 begin
     -- Notes that the schedule is looked after, too.
     perform from redrive.due_schedules(array[p_name]);

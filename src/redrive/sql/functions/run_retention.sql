@@ -12,11 +12,11 @@ as $$
 #variable_conflict use_column
 declare
     v_until timestamptz := clock_timestamp() + make_interval(secs => p_seconds::float8);
-    v_left text[] := '{archive,letters,failures,keys,sent_keys,events,refused,fetched,runs,alerts,workers}';
+    v_left text[] := '{archive,letters,failures,keys,sent_keys,events,refused,fetched,runs,alerts,workers}'::text[];
     v_what text;
     v_rows bigint;
-    v_gone jsonb := '{}';
-    v_problems jsonb := '{}';
+    v_gone jsonb := '{}'::jsonb;
+    v_problems jsonb := '{}'::jsonb;
 begin
     if p_seconds is null or p_seconds <= 0 or p_seconds > 3600 then
         perform redrive._refuse(format('p_seconds is %s; it must be above 0, at most 3600', coalesce(p_seconds::text, 'null')));
