@@ -334,7 +334,7 @@ class TestAMissingSecret:
 
 class TestPuttingAJob:
     def put(self, sql: Contract, *schedules: str, command: str = "select 1") -> str:
-        return sql.value("select redrive.put_cron_job('redrive health', %s, %s)", list(schedules), command)
+        return sql.value("select redrive.put_cron_job('redrive health', %s, %s)", list(schedules), [command])
 
     def row(self, sql: Contract) -> Any:
         [row] = sql("select j.*, j.xmin, j.ctid from cron.job j where jobname = 'redrive health'")
@@ -388,7 +388,7 @@ class TestPuttingAJob:
         with sql.connection.transaction(force_rollback=True):
             sql("drop schema cron cascade")
             assert (
-                sql.value("select redrive._has_cron_job('redrive health', '{* * * * *}', 'select 1')")
+                sql.value("select redrive._has_cron_job('redrive health', '{* * * * *}', '{select 1}')")
                 is False
             )
             with pytest.raises(psycopg.Error, match="pg_cron is not installed in this database"):
@@ -396,9 +396,32 @@ class TestPuttingAJob:
 
     def test_a_job_is_there_when_all_of_it_is(self, sql: Contract) -> None:
         self.put(sql, "* * * * *")
-        there = "select redrive._has_cron_job('redrive health', array['10 seconds', '* * * * *'], 'select 1')"
+        there = "select redrive._has_cron_job('redrive health', '{10 seconds,* * * * *}', '{select 1}')"
         assert sql.value(there) is True
         for change in ("active = false", "command = 'x'", "schedule = '1 * * * *'", "username = 'anon'"):
             with sql.connection.transaction(force_rollback=True):
                 sql(f"update cron.job set {change}")
                 assert sql.value(there) is False
+
+    def test_a_schedule_may_have_a_command_of_its_own(self, sql: Contract) -> None:
+        call = "redrive.{}('redrive health', array['60 seconds', '* * * * *'], array['select 1', 'select 2'])"
+        sql(f"select {call.format('put_cron_job')}")
+        assert self.row(sql).command == "select 2"
+        assert sql.value(f"select {call.format('_has_cron_job')}") is True
+        sql("update cron.job set command = 'select 1'")
+        assert sql.value(f"select {call.format('_has_cron_job')}") is False
+
+    @pytest.mark.parametrize(
+        ("zone", "schedule"), [("GMT", "0 3 * * *"), ("UTC", "0 3 * * *"), ("Asia/Tokyo", "* * * * *")]
+    )
+    def test_hours_are_looked_for_each_minute_where_pg_cron_has_another_time_zone(
+        self, sql: Contract, zone: str, schedule: str
+    ) -> None:
+        sql("select set_config('cron.timezone', %s, false)", zone)
+        self.put(sql, "0 3 * * *", "* * * * *")
+        assert self.row(sql).schedule == schedule
+
+    def test_the_first_schedule_holds_that_says_no_hour(self, sql: Contract) -> None:
+        sql("select set_config('cron.timezone', 'Asia/Tokyo', false)")
+        self.put(sql, "*/5 * * * *", "* * * * *")
+        assert self.row(sql).schedule == "*/5 * * * *"
