@@ -1,15 +1,14 @@
 """The SQL that installs schema redrive: what `migrate` runs and `migrate --sql` prints.
 
-Each statement looks before it acts, so the whole may be run again. Refusals are raised as RD002. `unless` is
-a condition under which a statement does nothing.
+Each statement looks before it acts, so the whole may be run again. Refusals are raised as RD002. `source` is
+a query of files: name, checksum, body; `unless` a condition under which a statement does nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from redrive.sql import SqlFile
-from redrive.store.script import LOCK, block, rows
+from redrive.store.script import LOCK, block
 
 # A second migrate waits for the first, which may be installing pgmq on a slow machine.
 _WAIT_FOR_ANOTHER = "60s"
@@ -50,15 +49,15 @@ def refuse_newer(release: Sequence[int]) -> str:
     return block(_REFUSE_NEWER.replace("{newer}", newer(release)))
 
 
-def tables(files: Sequence[SqlFile], release: Sequence[int], *, unless: str | None = None) -> str:
+def tables(source: str, release: Sequence[int], *, unless: str | None = None) -> str:
     """Apply the numbered files that were not applied yet; refuse when one was edited since."""
-    code = _TABLES.replace("{release}", _array(release)).replace("{files}", rows(files))
+    code = _TABLES.replace("{release}", _array(release)).replace("{files}", source)
     return block(code, unless=unless)
 
 
-def functions(files: Sequence[SqlFile], release: Sequence[int], *, unless: str | None = None) -> str:
+def functions(source: str, release: Sequence[int], *, unless: str | None = None) -> str:
     """Drop the functions whose file is gone, replace those whose file changed or that somebody dropped."""
-    code = _FUNCTIONS.replace("{release}", _array(release)).replace("{files}", rows(files))
+    code = _FUNCTIONS.replace("{release}", _array(release)).replace("{files}", source)
     return block(code, unless=unless)
 
 

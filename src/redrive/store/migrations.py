@@ -1,8 +1,8 @@
 """Migrations: schema redrive in one transaction, and what a database still lacks.
 
 Guarantees  `migrate` changes all or nothing; any number at once is fine, the later ones find nothing to do;
-            unchanged functions are not touched; what `plan_sql` prints does the same without Python, and so
-            does `replay_sql`; an older redrive never takes a newer one's functions back.
+            unchanged functions are not touched; what `plan_sql` prints does the same without Python;
+            an older redrive never takes a newer one's functions back.
 Not given   that a half-installed pgmq is mended: it is refused, with the way out.
 """
 
@@ -23,6 +23,7 @@ from redrive.errors import InvalidArgument, RedriveError, SetupError
 from redrive.sql import FOLDER, SqlFile, function_files, table_files
 from redrive.store import grants, install, pgmq
 from redrive.store.faults import CONFLICTS, explain_psycopg
+from redrive.store.script import rows
 from redrive.store.statement import Row, Statement
 from redrive.store.url import redact
 
@@ -67,7 +68,7 @@ def migrate(connection: psycopg.Connection[Any], *, folder: Path = FOLDER) -> Mi
                     "found", newer=f"redrive {shown}, newer than this one, has migrated this database"
                 )
             had_pgmq = _truth(cursor, f"select {pgmq.PRESENT}")
-            cursor.execute(_body(folder, pgmq.install_sql()).encode())
+            cursor.execute(_body(folder).encode())
             after, _ = _installed(cursor)
             return _report(cursor, before, after, had_pgmq)
     except psycopg.Error as error:
@@ -79,17 +80,8 @@ def plan_sql(*, folder: Path = FOLDER) -> str:
     return (
         f"-- What `redrive migrate` does, of redrive {version('redrive')}; it may be run again and again.\n"
         f"--   psql --set ON_ERROR_STOP=1 --file this.sql\n"
-        f"begin;\n{install.opening()}{_body(folder, pgmq.install_sql())}commit;\n"
+        f"begin;\n{install.opening()}{_body(folder)}commit;\n"
     )
-
-
-def replay_sql(*, folder: Path = FOLDER) -> str:
-    """What `migrate` does as one transaction of SQL that a project keeps, and runs after newer ones again.
-
-    A database that a newer release has migrated is left as it is; where there is no pgmq, it has to be
-    offered as an extension.
-    """
-    return f"begin;\n{install.opening()}{_body(folder, pgmq.extension_sql(), replayed=True)}commit;\n"
 
 
 def check_statement(*, folder: Path = FOLDER) -> Statement[list[str]]:
@@ -133,28 +125,27 @@ def release() -> Release:
     return tuple(map(int, numbers.group().split("."))) if numbers else (0,)
 
 
-def _body(folder: Path, bring_pgmq: str, *, replayed: bool = False) -> str:
+def _body(folder: Path) -> str:
     tables, functions = table_files(folder), function_files(folder)
-    unless = install.newer(release()) if replayed else None
-    newer = "" if replayed else install.refuse_newer(release())
-    parts = {
-        "pgmq, where there is none": bring_pgmq + pgmq.check_sql(),
-        "schema redrive, and the list of the files that were applied": install.bookkeeping() + newer,
-        "the numbered files: each runs once": install.tables(tables, release(), unless=unless),
-        "the functions: each is replaced when its text differs": install.functions(
-            functions, release(), unless=unless
-        ),
-        "what is granted, to whom it was granted": grants.apply_sql(functions, unless=unless),
-    }
-    return "".join(f"\n-- {what}\n{sql}" for what, sql in parts.items())
+    return "\n".join(
+        (
+            pgmq.install_sql(),
+            pgmq.check_sql(),
+            install.bookkeeping(),
+            install.refuse_newer(release()),
+            install.tables(rows(tables), release()),
+            install.functions(rows(functions), release()),
+            grants.apply_sql(functions),
+        )
+    )
 
 
 def _installed(cursor: psycopg.Cursor[Any]) -> tuple[Installed, Release]:
     if not _truth(cursor, "select to_regclass('redrive.schema_file') is not null"):
         return {}, ()
-    rows = cursor.execute("select kind, name, checksum, release from redrive.schema_file").fetchall()
-    return {(kind, name): checksum for kind, name, checksum, _ in rows}, max(
-        (tuple(r[3]) for r in rows), default=()
+    found = cursor.execute("select kind, name, checksum, release from redrive.schema_file").fetchall()
+    return {(kind, name): checksum for kind, name, checksum, _ in found}, max(
+        (tuple(row[3]) for row in found), default=()
     )
 
 

@@ -34,8 +34,4 @@ def rows(files: Sequence[SqlFile]) -> str:
     """`(name, checksum, body)` for each file, as a query (of no row where there is no file)."""
     if not files:
         return "select null::text, null::text, null::text where false"
-    return "values\n" + ",\n".join(map(_row, files))
-
-
-def _row(file: SqlFile) -> str:
-    return f"\n('{file.name}', '{file.checksum}', {quote(file.text)})"
+    return "values " + ",\n".join(f"({quote(f.name)}, {quote(f.checksum)}, {quote(f.text)})" for f in files)
