@@ -68,6 +68,9 @@ class TestTools:
         assert node.supabase("--version", folder=tmp_path).stdout.strip() == PACKAGES["supabase"]
         assert f"deno {PACKAGES['deno']} " in node.deno("--version", folder=tmp_path).stdout
 
+    def test_send_no_telemetry(self, node: Node, tmp_path: Path) -> None:
+        assert "disabled" in node.supabase("telemetry", "status", folder=tmp_path).stdout
+
     def test_push_migrations_over_tcp(self, node: Node, project: Project, tmp_path: Path) -> None:
         folder = tmp_path / "supabase" / "migrations"
         folder.mkdir(parents=True)

@@ -28,6 +28,10 @@ _QUIET = {
     "DENO_NO_PROMPT": "1",
     "NO_COLOR": "1",
     "CI": "1",
+    # Where nobody listens: whatever would ask the network after all fails at once.
+    "HTTP_PROXY": "http://127.0.0.1:9",
+    "HTTPS_PROXY": "http://127.0.0.1:9",
+    "NO_PROXY": "127.0.0.1,localhost",
 }
 
 
@@ -91,14 +95,16 @@ def install() -> Node:
             folder.mkdir()
             (folder / "package.json").write_text(wanted)
             _npm_install(folder)
+            (folder / "home").mkdir()
+            _found(folder).supabase("telemetry", "disable", folder=folder)
             (folder / "complete").touch()
-    home = folder / "home"
-    home.mkdir(exist_ok=True)
+    return _found(folder)
+
+
+def _found(folder: Path) -> Node:
     modules = folder / "node_modules"
     return Node(
-        _only(modules, "@supabase/cli-*/bin/supabase"),
-        _only(modules, "@deno/*/deno"),
-        home,
+        _only(modules, "@supabase/cli-*/bin/supabase"), _only(modules, "@deno/*/deno"), folder / "home"
     )
 
 
