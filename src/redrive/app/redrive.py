@@ -20,6 +20,7 @@ from typing import (
 
 from redrive.app.handle import JobHandle
 from redrive.app.inboxes import Inboxes
+from redrive.app.intents import Rpc, Rpcs, check_name
 from redrive.app.outbox import Outbox, SendManyOptions, SendOptions
 from redrive.app.schedules import QUEUE, Schedules
 from redrive.app.sync import SyncRedrive
@@ -92,6 +93,7 @@ class Redrive:
         self._jobs: dict[str, JobDefinition] = {}
         self._inboxes = Inboxes(decimals=decimals)
         self._schedules = Schedules(decimals=decimals, max_payload=max_payload)
+        self._rpcs = Rpcs(max_payload=max_payload)
         self.sync = SyncRedrive(self._outbox)
 
     @property
@@ -111,6 +113,11 @@ class Redrive:
     def schedules(self) -> Mapping[str, Schedule]:
         """The declared schedules by name."""
         return self._schedules.declared
+
+    @property
+    def rpcs(self) -> Mapping[str, Rpc]:
+        """The declared functions for PostgREST's clients by name."""
+        return self._rpcs.declared
 
     @property
     def database(self) -> Database:
@@ -259,6 +266,37 @@ class Redrive:
                 missed=missed,
                 overlap=overlap,
             )
+            return target
+
+        return register
+
+    def rpc(
+        self,
+        name: str,
+        *,
+        role: str = "authenticated",
+        key: str | None = None,
+        requester: str | None = "user_id",
+    ) -> Callable[[F], F]:
+        """Let PostgREST's clients send to a job by a function: ``@app.rpc("enqueue_email")``.
+
+        Put it above the ``@app.job(...)`` of a handler whose payload is a pydantic model. `redrive supabase
+        init` writes the function: ``public.enqueue_email(p_template text, ...) returns bigint``, a parameter
+        a field, checked in SQL as pydantic would; it answers the message's id.
+
+        role       who alone may execute it
+        key        the message's key, as "email:{template}:{user_id}:{date}": fields, and the day in UTC; a
+                   call whose key is queued, running or done sends nothing and answers that message's id
+        requester  the field that is the caller's id, from the token, and so no parameter; None only for
+                   service_role, which has no user
+
+        A job may have several, of different names. Raises `ConfigError`.
+        """
+
+        check_name(name)
+
+        def register(target: F) -> F:
+            self._rpcs.add(target, name, role=role, key=key, requester=requester, jobs=self._jobs)
             return target
 
         return register
