@@ -75,6 +75,8 @@ COMMANDS = {
     "serve",
     "status",
     "supabase init",
+    "supabase secrets env",
+    "supabase secrets set",
     "why",
     "worker",
 }
@@ -110,8 +112,9 @@ DESTRUCTIVE = {
     "prune",
     "schedule drop",
 }
+# A name in quotes is one of pg_cron's jobs.
 _MENTIONED = re.compile(
-    r"(?<!from )\bredrive ((?:queue|message|dlq|inbox|key|lease|schedule|alerts|supabase) [a-z-]+|[a-z]+)\b"
+    r"(?<!from )(?<!')\bredrive ((?:queue|message|dlq|inbox|key|lease|schedule|alerts|supabase) [a-z-]+|[a-z]+)\b"
 )
 
 

@@ -10,12 +10,14 @@ from redrive.supabase.plan import Options
 
 ALERTS = "alerts_webhook"
 
-_URL = "the URL that pg_net calls: {of}; localhost would be the database's own container"
+_URL = "the URL that pg_net calls, {of}; localhost would be the database's own container"
+_KEY = "a secret key of the project (sb_secret_...), or its service_role key"
 _ABOUT = {
-    cron.TICK_SECRET: "a random secret, which `redrive serve` reads from REDRIVE_TICK_SECRET",
-    cron.SERVICE_ROLE_KEY: "a secret key of the project (sb_secret_...), or its service_role key",
-    cron.FASTPIX_KEY: "a secret key of the project (sb_secret_...), or its service_role key",
+    cron.PROJECT_URL: _URL.format(of="https://REF.supabase.co, or where `redrive serve` answers"),
+    cron.SERVICE_ROLE_KEY: _KEY,
+    cron.TICK_SECRET: "a random secret; `redrive serve` reads the same from REDRIVE_TICK_SECRET",
     cron.FASTPIX_URL: _URL.format(of="https://REF.supabase.co/functions/v1"),
+    cron.FASTPIX_KEY: _KEY,
     ALERTS: "where alerts are told, such as a Slack webhook",
 }
 
@@ -41,17 +43,10 @@ def names(app: Redrive, options: Options) -> tuple[VaultName, ...]:
             urls.add(job.asks[0])
             for name in job.asks:
                 asking.setdefault(name, []).append(job.name)
-    needed = [
-        VaultName(name, about(name, options, url=name in urls), tuple(of)) for name, of in asking.items()
-    ]
-    return (*needed, VaultName(ALERTS, _ABOUT[ALERTS]))
+    needed = [VaultName(name, about(name, url=name in urls), tuple(of)) for name, of in asking.items()]
+    return (*needed, VaultName(ALERTS, about(ALERTS)))
 
 
-def about(name: str, options: Options, *, url: bool) -> str:
-    """What a name is for."""
-    if name in _ABOUT:
-        return _ABOUT[name]
-    if url:
-        edge = options.worker == "edge"
-        return _URL.format(of="https://REF.supabase.co" if edge else "where `redrive serve` answers")
-    return "the key that is sent to it"
+def about(name: str, *, url: bool = False) -> str:
+    """What stands under a name."""
+    return _ABOUT.get(name) or (_ABOUT[cron.PROJECT_URL] if url else "the key that is sent to the URL")
