@@ -5,6 +5,7 @@
     projects   makes more: ``projects.make("1.4.4")``, ``make(None)`` without pgmq, ``make(migrated=True)``;
                ``projects.copy(of)`` of one that nobody is connected to; ``projects.drop(project)``.
                Tests that can share a database get it from a module-scoped fixture of theirs.
+    whole      one, shared by all tests of a process, with everything that an app's migrations make
     node       the pinned tools: ``node.supabase("db", "push", "--db-url", url, "--yes", folder=path)``,
                ``node.deno("check", "index.ts", folder=path)``; or, for a process of a test's own,
                ``node.supabase_binary`` and ``node.deno_binary`` with ``node.environment``
@@ -30,6 +31,7 @@ import pytest
 from tests.support.node import Node, install
 from tests.support.project import Project, Projects
 from tests.support.server import Server
+from tests.support.whole_app import apply
 
 DEBIAN = Path("/usr/lib/postgresql/15/bin")
 
@@ -72,3 +74,14 @@ def migrated(projects: Projects) -> Generator[Project]:
 def node() -> Node:
     """Installs them from npm where the environment does not have them yet."""
     return install()
+
+
+@pytest.fixture(scope="session")
+def whole(projects: Projects) -> Project:
+    """A project with all that the migrations of `tests.support.whole_app` make, applied by its owner.
+
+    Shared and not to be changed: a test that does takes ``projects.copy(whole)``.
+    """
+    made = projects.make()
+    apply(made)
+    return made

@@ -24,6 +24,9 @@ class Databases:
         self._numbers = count(1)
         self._templates: dict[str, str] = {}
         self._admin = psycopg.connect(server_url, autocommit=True)
+        # Copying files takes a quarter of the time that writing each page to the log does.
+        known = self._admin.info.server_version >= 150000
+        self._strategy = sql.SQL(" strategy file_copy") if known else sql.SQL("")
 
     def empty(self) -> str:
         """The URL of a new database with nothing in it."""
@@ -68,8 +71,8 @@ class Databases:
     def _create(self, template: str, more: sql.Composable | None = None) -> str:
         name = f"{self._prefix}_{next(self._numbers)}"
         self._admin.execute(
-            sql.SQL("create database {} template {}{}").format(
-                sql.Identifier(name), sql.Identifier(template), more or sql.SQL("")
+            sql.SQL("create database {} template {}{}{}").format(
+                sql.Identifier(name), sql.Identifier(template), self._strategy, more or sql.SQL("")
             )
         )
         return with_database(self._server_url, name)

@@ -154,7 +154,9 @@ class Projects:
     def _copy(self, template: str) -> Project:
         name = f"project_{next(self._numbers)}"
         self._admin.execute(
-            sql.SQL("create database {} template {}").format(sql.Identifier(name), sql.Identifier(template))
+            sql.SQL("create database {} template {} strategy file_copy").format(
+                sql.Identifier(name), sql.Identifier(template)
+            )
         )
         if template != "template0":
             self._admin.execute(sql.SQL(_DATABASE_RIGHTS).format(sql.Identifier(name)))

@@ -21,6 +21,8 @@ _SETTINGS = {
     "max_connections": "300",
     "shared_buffers": "64MB",
     "autovacuum_naptime": "10s",
+    # Compiling a plan takes longer than any plan of the tests.
+    "jit": "off",
     "timezone": "UTC",
 }
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from redrive.sql import FOLDER
+from redrive.supabase import migration, schema
 from tests.support.safeupdate import unguarded
+from tests.support.whole_app import OPTIONS, app
 
 FILES = sorted(FOLDER.rglob("*.sql"))
 
@@ -51,3 +55,11 @@ def test_what_names_its_rows_or_changes_none_is_not(text: str) -> None:
 @pytest.mark.parametrize("name", [str(file.relative_to(FOLDER)) for file in FILES])
 def test_every_statement_of_ours_has_a_where(name: str) -> None:
     assert unguarded((FOLDER / name).read_text()) == []
+
+
+def test_every_statement_of_a_projects_migrations_has_a_where() -> None:
+    assert unguarded(schema.text()) == []
+    for options in (OPTIONS, replace(OPTIONS, worker="tick", replace_recipe=True)):
+        text = migration.text(migration.sections(app, options), options="")
+        assert "p_queue_name" in text
+        assert unguarded(text) == []
