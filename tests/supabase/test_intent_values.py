@@ -20,6 +20,7 @@ from pydantic import UUID4, AwareDatetime, BaseModel, ConfigDict, Field, TypeAda
 
 from redrive import Redrive
 from redrive.supabase.intents import section
+from redrive.supabase.patterns import understood
 from tests.support.project import Project, Projects
 
 Left = Enum("Left", "OUT")
@@ -395,3 +396,42 @@ def test_the_deepest_json_that_is_taken_is_read(
         sent(owner, Others, {n: v for n, v in VALID[Others].items() if v is not OUT} | {"any": [deep]})
         is None
     )
+
+
+ATOMS = st.sampled_from(["a", "_", "-", "@", " ", "\\.", "\\-", "[a-c]", "[^a]", "[0-9_.-]", "[^a-z-]"])
+REPEATED = st.tuples(ATOMS, st.sampled_from(["", "", "*", "+", "?", "{2}", "{1,}", "{1,3}"])).map("".join)
+SEQUENCES = st.tuples(
+    st.sampled_from(["", "^"]),
+    st.lists(REPEATED, min_size=1, max_size=3).map("".join),
+    st.sampled_from(["", "$"]),
+).map("".join)
+PATTERNS = st.recursive(
+    st.lists(SEQUENCES, min_size=1, max_size=2).map("|".join),
+    lambda inner: st.tuples(st.sampled_from(["(", "(?:"]), inner, st.sampled_from([")", ")+", ")?"])).map(
+        "".join
+    ),
+    max_leaves=2,
+)
+
+
+@settings(max_examples=200, deadline=None, database=None, derandomize=True)
+@given(
+    PATTERNS, st.lists(st.text("abcz09_-.@ A\n\u00e4\u0131\U0001d4b3", max_size=5), min_size=5, max_size=20)
+)
+def test_a_pattern_that_is_taken_means_the_same_to_both(
+    owner: psycopg.Connection[Any], pattern: str, texts: list[str]
+) -> None:
+    assert understood(pattern)
+    python = TypeAdapter(Annotated[str, Field(pattern=pattern)])
+
+    def fits(text: str) -> bool:
+        try:
+            python.validate_json(json.dumps(text))
+            return True
+        except ValidationError:
+            return False
+
+    found = owner.execute(
+        "select t ~ %s from unnest(%s::text[]) with ordinality u (t, n) order by n", [pattern, texts]
+    )
+    assert [row[0] for row in found] == [fits(each) for each in texts]

@@ -295,10 +295,11 @@ class _Reader:
         return _one_of([each for each in values if each is not None], null=None in values)
 
     def _enum(self, schema: dict[str, Any]) -> Kind:
-        if schema.get("missing") is not None:
-            raise Unfit("its enumeration has a _missing_ of its own, which SQL cannot run; remove that")
         if issubclass(schema["cls"], Flag):
             raise Unfit("its enumeration is one of flags, which may be combined; make it a list of names")
+        # Asked by pydantic whether its schema says so or not.
+        if schema.get("missing") or schema["cls"]._missing_.__func__ is not vars(Enum)["_missing_"].__func__:
+            raise Unfit("its enumeration has a _missing_ of its own, which SQL cannot run; remove that")
         _only(schema, "cls", "members", "sub_type")
         return _one_of([each.value for each in schema["members"]], null=False)
 
@@ -358,7 +359,10 @@ def _plain(value: object) -> Any:
 
 
 def _refusal(schema: Mapping[str, Any]) -> str:
-    match schema["type"]:
+    kind = schema["type"]
+    if kind.startswith("function-") and "url" in schema.get("schema", {}).get("type", ""):
+        kind = "url"
+    match kind:
         case "function-before" | "function-after" | "function-wrap" | "function-plain":
             return (
                 f"it has a validator of its own, {_function(schema)}, which SQL cannot run; say it with "
@@ -376,7 +380,7 @@ def _refusal(schema: Mapping[str, Any]) -> str:
             return "SQL does not read it as pydantic does; make it a number of seconds, or text"
         case "url" | "multi-host-url":
             return f"SQL does not check URLs; make it text with a max_length, or {_BY_HAND}"
-        case kind:
+        case _:
             return (
                 f"SQL does not check pydantic's {kind}; make it text, a number, bool, UUID, date, an aware "
                 "datetime, a Literal or enumeration of these, a list of them, Any or dict[str, Any]"

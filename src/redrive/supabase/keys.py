@@ -51,7 +51,8 @@ def _part(rpc: Rpc, model: Model, name: str | None) -> KeyText | None:
             "take text, a whole number, bool, UUID or date"
         )
     if name == rpc.requester:
-        return field.kind.key if field.kind.sql == "uuid" else KeyText(LONGEST_USER, free=True)
+        own = field.kind.key
+        return own if field.kind.sql == "uuid" else KeyText(LONGEST_USER, free=True, write=own.write)
     if field.nullable:
         raise ConfigError(
             f"{rpc}: its key {rpc.key!r} names {name}, which may be null; require it, or leave it "
