@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping, MutableMapping
+from collections.abc import Iterable
 from typing import Any, cast
 
 import tomlkit
 from tomlkit.exceptions import TOMLKitError
-from tomlkit.items import AbstractTable, Array, InlineTable
+from tomlkit.items import Array, InlineTable
 
 from redrive.errors import ConfigError
 
 # What Supabase exposes where the file does not say.
 _EXPOSED = ("public", "graphql_public")
+_WHY = "# It checks who calls it itself: a webhook's signature, or the key that cron sends.\n"
 
 
 def edited(text: str, *, functions: Iterable[str], schema: str | None) -> str:
@@ -21,13 +22,10 @@ def edited(text: str, *, functions: Iterable[str], schema: str | None) -> str:
 
     Comments and layout stay as they are. Raises `ConfigError` for a file that is no config.toml.
     """
-    try:
-        document = tomlkit.parse(text)
-    except TOMLKitError as error:
-        raise ConfigError(f"supabase/config.toml is no TOML: {error}; mend it first") from None
+    document = _parsed(text)
     if schema is not None:
         _expose(document, schema)
-    added = [name for name in functions if not _open(document, name)]
+    added = [name for name in functions if not _opened(document, name)]
     out = tomlkit.dumps(document)
     if added and out.strip():
         out = f"{out.rstrip()}\n"
@@ -41,9 +39,8 @@ def snippet(*, functions: Iterable[str], schema: str | None) -> str:
 
 
 def exposed(text: str) -> tuple[str, ...]:
-    """The schemas that PostgREST's clients can call functions of."""
-    api = tomlkit.parse(text).unwrap().get("api", {})
-    return tuple(api.get("schemas", _EXPOSED))
+    """The schemas whose functions PostgREST's clients can call."""
+    return tuple(_table(_parsed(text), "api").get("schemas", _EXPOSED))
 
 
 def difference(old: str, new: str, name: str) -> str:
@@ -52,37 +49,49 @@ def difference(old: str, new: str, name: str) -> str:
     return "\n".join(lines)
 
 
-_WHY = "# It checks who calls it itself: a webhook's signature, or the key that cron sends.\n"
+def _parsed(text: str) -> Any:
+    try:
+        return tomlkit.parse(text)
+    except TOMLKitError as error:
+        raise ConfigError(f"supabase/config.toml is no TOML: {error}; mend it first") from None
 
 
-def _expose(document: MutableMapping[str, Any], schema: str) -> None:
-    api = document.get("api")
-    listed = cast("Any", api).get("schemas") if isinstance(api, AbstractTable | InlineTable) else None
+def _table(parent: Any, *names: str) -> Any:
+    """The table of these names, which is empty where there is none. Raises `ConfigError`."""
+    for number, name in enumerate(names, 1):
+        parent = parent.get(name, {})
+        if not isinstance(cast("object", parent), dict):
+            where = ".".join(names[:number])
+            raise ConfigError(f"supabase/config.toml: {where} is no table; mend it first")
+    return parent
+
+
+def _expose(document: Any, schema: str) -> None:
+    api = _table(document, "api")
+    listed = api.get("schemas")
+    if listed is not None and not isinstance(listed, Array):
+        raise ConfigError("supabase/config.toml: api.schemas is no list of schemas; mend it first")
     if schema in (_EXPOSED if listed is None else listed):
         return
-    if api is not None and not isinstance(api, AbstractTable | InlineTable):
-        raise ConfigError("supabase/config.toml: api is no table; mend it first")
     if listed is not None:
-        if not isinstance(listed, Array):
-            raise ConfigError("supabase/config.toml: api.schemas is no list of schemas; mend it first")
         cast("Any", listed).append(schema)
         return
-    if api is None:
-        document["api"] = api = tomlkit.table()
-    cast("Any", api)["schemas"] = [*_EXPOSED, schema]
+    if "api" not in document:
+        document["api"] = tomlkit.table()
+    document["api"]["schemas"] = [*_EXPOSED, schema]
 
 
-def _open(document: Mapping[str, Any], name: str) -> bool:
+def _opened(document: Any, name: str) -> bool:
     """Whether the function has a table there, which now says that it is open."""
-    functions = document.get("functions", {})
+    functions = _table(document, "functions")
     if isinstance(functions, InlineTable):
         raise ConfigError(
             "supabase/config.toml: functions is written in one line, where nothing can be added; write each "
             "function as a table [functions.name]"
         )
-    table = functions.get(name)
-    if table is None:
+    if name not in functions:
         return False
+    table = _table(document, "functions", name)
     if table.get("verify_jwt") is not False:
         table["verify_jwt"] = False
     return True

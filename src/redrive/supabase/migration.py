@@ -16,7 +16,7 @@ from redrive.app import Redrive
 from redrive.sql import table_files
 from redrive.store import install
 from redrive.store.script import block, literal
-from redrive.supabase import queues
+from redrive.supabase import cron, intents, queues, wrappers
 from redrive.supabase.plan import Options, Section
 
 _MAKES = "makes: "
@@ -46,20 +46,16 @@ class Said:
 
 def sections(app: Redrive, options: Options) -> list[Section]:
     """What the file is made of, in its order. Raises `ConfigError` for what cannot be made."""
-    found = [
+    found: list[Section | None] = [
         _of("recipe", "opening", app, options),
         queues.section(app),
         _of("recipe", "replacement", app, options),
         queues.schedules(app),
-        None if options.api_schema is None else _of("wrappers", "section", options.api_schema),
-        _of("intents", "section", app),
-        _of("cron", "section", app, options),
+        None if options.api_schema is None else wrappers.section(options.api_schema),
+        intents.section(app),
+        cron.section(app, options),
     ]
     return [each for each in found if each is not None]
-
-
-def vault(app: Redrive, options: Options) -> tuple[str, ...]:
-    return tuple(str(each) for each in _of("vault", "names", app, options) or ())
 
 
 def edge_files(app: Redrive, options: Options) -> dict[str, Any]:
@@ -93,7 +89,7 @@ def text(parts: Sequence[Section], *, options: str, vault: Sequence[str] = (), b
         (
             _commented(head),
             f"begin;\n{install.opening(check_bodies=True)}{block(_demand_schema())}",
-            *(f"{_commented([part.title])}\n{part.sql.strip()}\n" for part in parts),
+            *(f"-- {part.title[:1].upper()}{part.title[1:]}\n{part.sql.strip()}\n" for part in parts),
             *([_commented(needed[1:]) + "\n"] if needed else []),
             "commit;\n",
         )

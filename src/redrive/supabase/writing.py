@@ -10,7 +10,7 @@ from typing import Any
 
 from redrive.app import Redrive
 from redrive.errors import ConfigError
-from redrive.supabase import arguments, config, migration, project, schema
+from redrive.supabase import arguments, config, migration, project, schema, vault
 from redrive.supabase.migration import Said
 from redrive.supabase.plan import Options, Section
 from redrive.supabase.project import APP, SCHEMA, Change, Project
@@ -58,8 +58,8 @@ def plan(
     before = Said() if newest is None else Said.of(newest.text)
     options = arguments.options(given, None if anew else before.options)
     parts = tuple(migration.sections(app, options))
-    vault = migration.vault(app, options)
-    text = migration.text(parts, options=arguments.line(options), vault=vault, before=before)
+    needed = tuple(map(str, vault.names(app, options)))
+    text = migration.text(parts, options=arguments.line(options), vault=needed, before=before)
     work = _Work(there)
     work.migrations({SCHEMA: schema.text(), APP: text}, now or datetime.now(UTC))
     functions = work.functions(app, options)
@@ -70,11 +70,11 @@ def plan(
         changes=tuple(work.changes),
         unchanged=tuple(work.unchanged),
         left=Said.of(text).left,
-        vault=vault,
+        vault=needed,
         config_difference=work.difference,
         snippet=work.snippet,
-        notes=tuple(_notes(there, options, remembered=not anew and before.options is not None)),
-        next_steps=tuple(_next_steps(there, options, functions, vault)),
+        notes=tuple(_notes(there, app, options, remembered=not anew and before.options is not None)),
+        next_steps=tuple(_next_steps(there, options, functions)),
     )
 
 
@@ -122,7 +122,7 @@ class _Work:
             self.changes.append(Change(self._there.config, new, old))
 
 
-def _notes(there: Project, options: Options, *, remembered: bool) -> Iterator[str]:
+def _notes(there: Project, app: Redrive, options: Options, *, remembered: bool) -> Iterator[str]:
     if remembered:
         yield f"options: {arguments.line(options)} (as in the newest file where not given; --anew forgets it)"
     if not options.replace_recipe:
@@ -131,14 +131,15 @@ def _notes(there: Project, options: Options, *, remembered: bool) -> Iterator[st
                 f"{name} makes {', '.join(made)}: the migration stops where it finds them; to take over "
                 "their keys, leases and messages, run this again with --replace-recipe"
             )
+    if app.rpcs and there.config and "public" not in config.exposed(project.read(there.config)):
+        yield (
+            f"nobody can call {', '.join(sorted(app.rpcs))}: config.toml does not list public in api.schemas"
+        )
 
 
-def _next_steps(
-    there: Project, options: Options, functions: Sequence[str], vault: Sequence[str]
-) -> Iterator[str]:
-    if vault:
-        yield "redrive supabase secrets (writes the names that Vault has to hold)"
+def _next_steps(there: Project, options: Options, functions: Sequence[str]) -> Iterator[str]:
     yield "supabase db push" if there.config else "apply the files in their order, as the project's own role"
+    yield "redrive supabase secrets"
     for each in functions:
         yield f"supabase functions deploy {each}"
     if options.worker == "resident":
