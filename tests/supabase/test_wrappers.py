@@ -6,13 +6,12 @@ import json
 from collections.abc import Generator
 from typing import Any
 
-import psycopg
 import pytest
 
 from redrive.errors import ConfigError
 from redrive.supabase.functions import ApiFunction
 from redrive.supabase.wrappers import functions, section
-from tests.support.postgrest import Postgrest
+from tests.support.postgrest import Postgrest, install
 from tests.support.project import Project, Projects
 
 SCHEMA = "api"
@@ -21,12 +20,6 @@ NAMES = {
     "claim_worker_lease", "acquire_lease", "renew_lease", "release_lease", "lease_is_mine", "extend",
     "release", "settle", "backoff", "receive_event", "check_queue_health",
 }  # fmt: skip
-
-
-def install(project: Project, schema: str = SCHEMA) -> None:
-    with psycopg.connect(project.url) as connection:
-        connection.execute("set local search_path = ''")
-        connection.execute(section(schema).sql.encode())
 
 
 @pytest.fixture(scope="module")

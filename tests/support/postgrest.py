@@ -18,10 +18,12 @@ from typing import Any, Literal, cast
 import psycopg
 from psycopg import sql
 
+from redrive.supabase.wrappers import section
 from tests.support.project import Project
 
-# What a call meets: an answer of that status, none at all, or none although it was done.
-Trouble = int | Literal["silence", "cut", "lost"]
+# What a call meets: an answer of that status; silence, or the end of the connection; "held" and "lost" are
+# these two after it was done.
+Trouble = int | Literal["silence", "cut", "held", "lost"]
 Arguments = Mapping[str, Any]
 
 SECRET = "sb_secret_for_tests"
@@ -42,12 +44,19 @@ select p.proname, n.names, n.names[1 : p.pronargs - p.pronargdefaults] as needed
 """
 
 
+def install(project: Project, schema: str = "api") -> None:
+    """The wrappers, as a migration makes them."""
+    with psycopg.connect(project.url) as connection:
+        connection.execute("set local search_path = ''")
+        connection.execute(section(schema).sql.encode())
+
+
 @dataclass(slots=True)
 class Postgrest:
     """`calls` are those that came, in their order; `trouble` says what the next of a name meets."""
 
     project: Project
-    schema: str = "public"
+    schema: str = "api"
     calls: list[tuple[str, Arguments]] = field(default_factory=list[tuple[str, Arguments]])
     trouble: Callable[[str, Arguments], Trouble | None] = lambda name, arguments: None
 
@@ -136,8 +145,10 @@ class _Handler(BaseHTTPRequestHandler):
             case "cut":
                 api.calls.append((name, arguments))
                 self.close_connection = True
-            case "lost":
+            case "held" | "lost" as then:
                 api.call(name, arguments, _ROLES[key], self.headers.get("content-profile"))
+                if then == "held":
+                    time.sleep(30)
                 self.close_connection = True
             case None:
                 self._answer(*api.call(name, arguments, _ROLES[key], self.headers.get("content-profile")))
