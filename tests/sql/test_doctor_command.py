@@ -208,6 +208,7 @@ def test_a_database_as_it_should_be(databases: Databases, whole: str) -> None:
     assert {row["check"] for row in ran.json} == {
         *("watcher", "alert_sinks", "idle_timeout"),
         *("inbox_secrets", "cron_failing", "cron_stalled", "cron_inactive", "vault_names", "net_failing"),
+        *("own_jobs", "vault_values"),
     }
     assert not [row for row in ran.json if "the database answered" in row["problem"]]
     doctor.close()

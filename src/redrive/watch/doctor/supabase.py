@@ -7,27 +7,23 @@ from datetime import timedelta
 from typing import Any
 
 from redrive.errors import ConfigError
+from redrive.store import vault
+from redrive.watch.doctor import jobs
 from redrive.watch.doctor.finding import Check, Finding, NotChecked, check, not_checked
-from redrive.watch.doctor.names import literal, moment, several
+from redrive.watch.doctor.jobs import NO_CRON, NO_VAULT, OWN, demand
+from redrive.watch.doctor.names import moment, several
 from redrive.watch.doctor.patient import Patient
 from redrive.watch.times import Times
 
-_CRON = "pg_cron is not installed in this database"
 _NET = "pg_net is not installed in this database"
-_VAULT = "Vault is not installed in this database"
 
 # decrypted_secrets where name = '...': how a command asks Vault.
 _NAMES = r"""decrypted_secrets[^;]*?\mname\M\s*=\s*''?([^']+)''?"""
 
 
-async def _demand(patient: Patient, relation: str, why: str) -> None:
-    if not await patient.has(relation):
-        raise NotChecked(why)
-
-
 @check("no job of pg_cron failed when it last ran")
 async def cron_failing(patient: Patient) -> list[Finding]:
-    await _demand(patient, "cron.job_run_details", _CRON)
+    await demand(patient, "cron.job_run_details", NO_CRON)
     found = await patient.rows(
         """
         select coalesce(j.jobname, j.jobid::text) as name, j.jobid, d.return_message as said, d.at
@@ -66,7 +62,7 @@ _LATE = timedelta(minutes=5)
 
 @check("pg_cron runs its jobs when they are due")
 async def cron_stalled(patient: Patient) -> list[Finding]:
-    await _demand(patient, "cron.job_run_details", _CRON)
+    await demand(patient, "cron.job_run_details", NO_CRON)
     found = await patient.rows(_RUNS)
     if found and found[0].logged == "off":
         raise NotChecked("cron.log_run is off: pg_cron keeps no record of what it runs")
@@ -103,9 +99,10 @@ def _times(schedule: str, zone: str) -> Times:
 
 @check("no job of pg_cron is switched off")
 async def cron_inactive(patient: Patient) -> list[Finding]:
-    await _demand(patient, "cron.job", _CRON)
+    await demand(patient, "cron.job", NO_CRON)
     found = await patient.rows(
-        "select coalesce(jobname, jobid::text) as name, jobid from cron.job where not active order by 1"
+        "select coalesce(jobname, jobid::text) as name, jobid from cron.job "
+        f"where not active and not coalesce({OWN}, false) order by 1"
     )
     return [
         Finding(
@@ -120,7 +117,7 @@ async def cron_inactive(patient: Patient) -> list[Finding]:
 
 @check("calls of pg_net are answered")
 async def net_failing(patient: Patient) -> list[Finding]:
-    await _demand(patient, "net._http_response", _NET)
+    await demand(patient, "net._http_response", _NET)
     found = await patient.row(
         """
         select count(*) as calls,
@@ -143,28 +140,28 @@ async def net_failing(patient: Patient) -> list[Finding]:
 
 @check("each name that a job of pg_cron asks Vault for is there")
 async def vault_names(patient: Patient) -> list[Finding]:
-    await _demand(patient, "cron.job", _CRON)
-    await _demand(patient, "vault.secrets", _VAULT)
+    await demand(patient, "cron.job", NO_CRON)
+    await demand(patient, "vault.secrets", NO_VAULT)
     found = await patient.rows(
         """
-        select coalesce(j.jobname, j.jobid::text) as name, m.found[1] as secret
-          from cron.job j cross join regexp_matches(j.command, %s, 'gi') m(found)
-         where not exists (select from vault.secrets s where s.name = m.found[1])
+        select coalesce(j.jobname, j.jobid::text) as name, m.secret, m.own
+          from cron.job j
+         cross join lateral (select f[1] as secret, false as own from regexp_matches(j.command, %s, 'gi') f
+                             union select f[2], true from regexp_matches(j.command, %s, 'g') f) m
+         where not exists (select from vault.secrets s where s.name = m.secret)
          order by 1, 2
         """,
         _NAMES,
+        vault.ASKED,
     )
-    return [
-        Finding(
-            "error",
-            row.name,
-            f"pg_cron's job {row.name} asks Vault for {row.secret!r}, which is not there: it goes on with "
-            f"NULL, and "
-            "says nothing",
-            (f"select vault.create_secret('SECRET', {literal(row.secret)});",),
-        )
-        for row in found
-    ]
+    return [jobs.missing(row.name, row.secret, own=row.own) for row in found]
 
 
-CHECKS: tuple[Check, ...] = (cron_failing, cron_stalled, cron_inactive, net_failing, vault_names)
+CHECKS: tuple[Check, ...] = (
+    cron_failing,
+    cron_stalled,
+    cron_inactive,
+    net_failing,
+    vault_names,
+    *jobs.CHECKS,
+)
