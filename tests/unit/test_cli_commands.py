@@ -33,6 +33,7 @@ COMMANDS = {
     "demo",
     "dev",
     "dlq discard",
+    "dlq import",
     "dlq list",
     "dlq redrive",
     "dlq show",
@@ -108,6 +109,7 @@ READING = {
 }
 DESTRUCTIVE = {
     *("dlq discard", "inbox replay", "key free", "lease release", "message cancel", "message release"),
+    "dlq import",
     "queue drop",
     "prune",
     "schedule drop",

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from redrive.cli.importing import Importing
 from redrive.cli.message import print_facts
 from redrive.cli.options import DatabaseOption, JsonOption, QueueArgument, YesOption
 from redrive.cli.output import answer, answer_json, confirm, console, count, one_line, say, shown
@@ -174,6 +175,47 @@ def discard(
         for each in missing:
             say(_unknown(queue, each))
     if missing or len(gone) < len(found.ids):
+        raise typer.Exit(1)
+
+
+@app.command("import")
+def import_(
+    source: Annotated[
+        str,
+        typer.Argument(metavar="QUEUE_DEAD", help="The queue that they were put into.", show_default=False),
+    ],
+    queue: Annotated[
+        str,
+        typer.Option(
+            "--queue", metavar="QUEUE", help="The queue whose dead letters they become.", show_default=False
+        ),
+    ],
+    limit: LimitOption = None,
+    dry_run: DryRunOption = False,
+    yes: YesOption = False,
+    as_json: JsonOption = False,
+    database: DatabaseOption = None,
+) -> None:
+    """Take in dead letters that another worker put into a queue of its own.
+
+    Each is moved: it leaves that queue, whose archive keeps it, and is listed, redriven and discarded here.
+    Known are {original_msg_id, read_ct, enqueued_at, dead_lettered_at, payload} and {payload, attempts}. What
+    is neither is left and named, with exit 1.
+    """
+    with session(database) as store:
+        importing = Importing(store, source, queue, limit)
+        outcome = importing.look()
+        if not dry_run:
+            if outcome.imported:
+                letters = count(outcome.imported, "dead letter")
+                confirm(f"Take {letters} of {source} in as those of queue {queue}?", yes=yes)
+            outcome = importing.outcome
+            importing.run(outcome.imported)
+    if as_json:
+        answer_json(outcome.as_json())
+    else:
+        answer(outcome.summary("would become dead letters" if dry_run else "became dead letters"))
+    if outcome.left:
         raise typer.Exit(1)
 
 

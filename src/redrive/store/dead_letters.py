@@ -44,6 +44,17 @@ class Redriven(NamedTuple):
     status: str
 
 
+class TakenIn(NamedTuple):
+    """What became of a message that may be a dead letter of somebody else's: `msg_id` names it in its queue.
+
+    `status`: imported (`dead_id` is the new letter), no envelope, in flight or locked (left where it is).
+    """
+
+    msg_id: int
+    dead_id: int | None
+    status: str
+
+
 _JSON = ("payload", "failures", "headers")
 _COLUMNS = ", ".join(f"{name}::text" if name in _JSON else name for name in DeadLetter._fields)
 
@@ -83,6 +94,22 @@ def discard(queue: str, ids: Sequence[int]) -> Statement[list[int]]:
         "select redrive.discard(p_queue => %s::text, p_msg_ids => %s::bigint[])",
         (queue, int_array(ids)),
         column,
+    )
+
+
+def import_from(
+    source: str, queue: str, *, after: int = 0, limit: int = 200, dry_run: bool = False
+) -> Statement[list[TakenIn]]:
+    """Take what stands in `source`, a queue of pgmq's, in as dead letters of `queue`; one answer a message.
+
+    At most `limit` messages with ids beyond `after`, by id, moved in one transaction. `dry_run`: nothing is
+    changed, imported means would be. Raises `InvalidArgument`, `QueueMissing`.
+    """
+    return Statement(
+        "select msg_id, dead_id, status from redrive.import_dead_letters(p_from => %s::text,"
+        " p_queue => %s::text, p_after => %s::bigint, p_limit => %s::integer, p_dry_run => %s::boolean)",
+        (source, queue, check_count(after, "after", least=0), check_count(limit, "limit"), dry_run),
+        lambda rows: [TakenIn(*row) for row in rows],
     )
 
 
