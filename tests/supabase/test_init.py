@@ -300,7 +300,10 @@ def test_what_changes_in_the_app_is_pushed_alone(projects: Projects, tmp_path: P
     generate("email_jobs")
     said = folder.push(project)
     assert "_redrive_schema" not in said and said.count("Applying migration") == 1
-    assert project.read("select queue from redrive.queue order by 1") == [("email_jobs",), ("old_jobs",)]
+    queues = "select queue from redrive.queue order by 1"
+    assert project.read(queues) == [("email_jobs",), ("old_jobs",)]
+    folder.run(project)
+    assert project.read(queues) == [("email_jobs",), ("old_jobs",)]
     projects.drop(project)
 
 

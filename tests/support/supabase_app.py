@@ -17,6 +17,7 @@ class Email(BaseModel):
     to: str = "nobody"
 
 
+@app.rpc("remind", role="service_role", requester=None)
 @app.job("email_jobs", max_attempts=3, timeout=60, archive_retention=None)
 async def send_email(email: Email, job: Job) -> None:
     print(f"sent {email.template} to {email.to}", flush=True)

@@ -300,6 +300,11 @@ class TestTheRecipe:
         assert "20250101000000_queue.sql makes app.backoff, public.claim_job" in ran.err
         assert "--replace-recipe" in ran.err
 
+    def test_a_file_that_would_stop_at_it_is_named_once_another_takes_it_over(self, folder: Path) -> None:
+        init(folder)
+        note = init(folder, replace_recipe=True).notes[-1]
+        assert note.startswith("20261105123001_redrive_app.sql stops") and "delete it if it was never" in note
+
     def test_redrives_own_functions_are_none_of_it(self, folder: Path) -> None:
         assert command(folder, "--api-schema", "public").code == 0
         assert "replace-recipe" not in command(folder).err

@@ -105,8 +105,9 @@ def init(
 ) -> None:
     """Write what the app needs into a Supabase project: migrations, Edge Functions, lines of config.toml.
 
-    `supabase db push` applies the migrations. Run it again after each change: a migration is written anew,
-    whole, only when it would say something else. Options are remembered in the newest one.
+    `supabase db push` applies the migrations. Run it again after each change of the app, and after each
+    upgrade: a migration is written anew, whole, only when it would say something else. Options that are not
+    given are those of the newest migration. Nothing that left the app is dropped.
     """
     from redrive.app import load_app
     from redrive.supabase import writing
@@ -143,12 +144,14 @@ def _check(plan: Plan, database: str | None, *, as_json: bool) -> None:
 
     with session(database, announce=not as_json) as store, connect(store.url) as connection:
         found = comparison.problems(connection, plan.sections)
-    found += [f"{_shown(each.path)} would be written: run redrive supabase init" for each in plan.changes]
+    unwritten = [_shown(each.path) for each in plan.changes]
     if as_json:
-        answer_json({"problems": found})
+        answer_json({"problems": found, "unwritten": unwritten})
     else:
         for each in found:
             answer(each)
+    for each in unwritten:
+        say(f"{each} is not written yet, or not like this; run redrive supabase init")
     if found:
         if not as_json:
             say(f"{count(len(found), 'problem')}; `supabase db push` applies the migrations")

@@ -70,10 +70,13 @@ class Project:
         """Migrations in `folder` itself, functions in a folder of it."""
         return cls(folder, folder / "functions", None)
 
+    def all(self, kind: str) -> list[File]:
+        """The migrations of a kind, the oldest first."""
+        return [File(path, read(path)) for path in self._files() if _kind(path) == kind]
+
     def newest(self, kind: str) -> File | None:
         """The newest migration of a kind."""
-        found = [path for path in self._files() if _kind(path) == kind]
-        return File(found[-1], read(found[-1])) if found else None
+        return next(reversed(self.all(kind)), None)
 
     def stamps(self, now: datetime) -> Iterator[str]:
         """Times for new migrations, each later than the one before and than every file there.

@@ -125,7 +125,11 @@ class _Work:
 def _notes(there: Project, app: Redrive, options: Options, *, remembered: bool) -> Iterator[str]:
     if remembered:
         yield f"options: {arguments.line(options)} (as in the newest file where not given; --anew forgets it)"
-    if not options.replace_recipe:
+    if options.replace_recipe:
+        for file in there.all(APP):
+            if "--replace-recipe" not in (Said.of(file.text).options or ""):
+                yield f"{file.path.name} stops where it finds the recipe: delete it if it was never applied"
+    else:
         for name, made in there.recipe().items():
             yield (
                 f"{name} makes {', '.join(made)}: the migration stops where it finds them; to take over "
