@@ -153,7 +153,7 @@ def _when(schedule: Schedule) -> tuple[tuple[str, ...], str]:
         return (_MINUTELY,), ""
     if times.tz not in _UTC:
         return (_MINUTELY,), f"pg_cron does not know {times.tz}"
-    exact = _text(times.cron)
+    exact = text_of(times.cron)
     if exact is None:
         return (_MINUTELY,), f"{times.cron} is nothing that pg_cron can say"
     # Where pg_cron refuses the first (the last day of a month, before 1.5) or has another time zone.
@@ -177,7 +177,7 @@ def _interval(seconds: object) -> str | None:
     return "0 0 * * *" if hours == 24 else f"0 {'*' if hours == 1 else f'*/{hours:.0f}'} * * *"
 
 
-def _text(cron: str) -> str | None:
+def text_of(cron: str) -> str | None:
     """A cron text as pg_cron reads it; None where it cannot say that."""
     fields = cron.upper().split()
     for place, field in enumerate(fields):
