@@ -21,6 +21,7 @@ from redrive.supabase.project import Change
 from tests.support.cli import Ran, run
 
 APP = "tests.support.supabase_app:app"
+EDGE: dict[str, Any] = {"worker": "edge", "api_schema": "public"}
 NOW = datetime(2026, 11, 5, 12, 30, 0, 999_999, tzinfo=UTC)
 
 
@@ -140,6 +141,33 @@ class TestTheFiles:
         first, second = command(folder, "--json").json, command(folder, "--json").json
         assert len(first["written"]) == 2 and second["written"] == []
         assert second["unchanged"] == first["written"]
+
+
+class TestEdgeFunctions:
+    def test_they_are_written_and_opened_in_config_toml(self, folder: Path) -> None:
+        init(folder, **EDGE)
+        written = everything(folder)
+        assert "supabase/functions/redrive-worker/index.ts" in written
+        assert "[functions.redrive-worker]" in written["supabase/config.toml"]
+        assert init(folder).changes == ()
+
+    def test_what_the_project_is_to_edit_is_written_once(self, folder: Path) -> None:
+        init(folder, **EDGE)
+        worker = folder / "supabase" / "functions" / "redrive-worker"
+        (worker / "handlers.ts").write_text("// ours")
+        (worker / "index.ts").write_text("// ours too")
+        plan = init(folder, app_with("email_jobs", "sms_jobs"))
+        assert (worker / "handlers.ts").read_text() == "// ours"
+        assert worker / "index.ts" in [each.path for each in plan.changes]
+        assert "handlers.ts has no handler of email_jobs, sms_jobs" in plan.notes[-1]
+
+    def test_one_that_cannot_be_made_is_refused_before_anything_is_written(self, folder: Path) -> None:
+        app = Redrive()
+        app.inbox("calls", provider="twilio", queue="calls", secret="x", url="https://example.com/")
+        before = everything(folder)
+        with pytest.raises(ConfigError, match="twilio"):
+            init(folder, app, api_schema="public", edge_functions=("receiver",))
+        assert everything(folder) == before
 
 
 class TestWhatLeft:

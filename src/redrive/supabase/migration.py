@@ -58,10 +58,6 @@ def sections(app: Redrive, options: Options) -> list[Section]:
     return [each for each in found if each is not None]
 
 
-def edge_files(app: Redrive, options: Options) -> dict[str, Any]:
-    return _of("edge", "files", app, options) or {}
-
-
 def _of(module: str, name: str, *arguments: object) -> Any:
     # INTERIM: until every module is there.
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -10,7 +11,7 @@ from typing import Any
 
 from redrive.app import Redrive
 from redrive.errors import ConfigError
-from redrive.supabase import arguments, config, migration, project, schema, vault
+from redrive.supabase import arguments, config, edge, migration, project, schema, vault
 from redrive.supabase.migration import Said
 from redrive.supabase.plan import Options, Section
 from redrive.supabase.project import APP, SCHEMA, Change, Project
@@ -73,7 +74,10 @@ def plan(
         vault=needed,
         config_difference=work.difference,
         snippet=work.snippet,
-        notes=tuple(_notes(there, app, options, remembered=not anew and before.options is not None)),
+        notes=(
+            *_notes(there, app, options, remembered=not anew and before.options is not None),
+            *work.notes,
+        ),
         next_steps=tuple(_next_steps(there, options, functions)),
     )
 
@@ -87,6 +91,7 @@ class _Work:
         self.unchanged: list[Path] = []
         self.difference = ""
         self.snippet = ""
+        self.notes: list[str] = []
 
     def migrations(self, texts: Mapping[str, str], now: datetime) -> None:
         """A new file of a kind where the newest one says something else."""
@@ -100,15 +105,22 @@ class _Work:
 
     def functions(self, app: Redrive, options: Options) -> list[str]:
         """The Edge Functions' files; the names of the functions."""
-        files = migration.edge_files(app, options)
+        files = edge.files(app, options)
         for name, file in files.items():
             path = self._there.functions / name
             old = project.read(path) if path.exists() else None
+            if old is not None and file.users:
+                self._miss(app, path.name, old)
             if old == file.text or (old is not None and file.users):
                 self.unchanged.append(path)
             else:
                 self.changes.append(Change(path, file.text, old))
         return list(dict.fromkeys(name.partition("/")[0] for name in files))
+
+    def _miss(self, app: Redrive, name: str, text: str) -> None:
+        """What the project has written says nothing of some queues."""
+        if missing := [queue for queue in sorted(app.jobs) if not re.search(rf"\b{re.escape(queue)}\b", text)]:
+            self.notes.append(f"{name} has no handler of {', '.join(missing)}: it is yours to write")
 
     def configuration(self, functions: Sequence[str], options: Options) -> None:
         """config.toml, edited; or what has to be in one."""
