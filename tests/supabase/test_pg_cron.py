@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -77,7 +77,23 @@ class Fired:
         )[0]
 
 
-@pytest.fixture(scope="module")
+Checked = Callable[[Fired], None]
+CHECKS: list[Checked] = []
+
+
+def checks(check: Checked) -> Checked:
+    """One test for all of them: tests may run on several servers, and each would wait for its minute."""
+    CHECKS.append(check)
+    return check
+
+
+def test_pg_cron_does_what_a_migration_asks_of_it(fired: Fired, subtests: pytest.Subtests) -> None:
+    for check in CHECKS:
+        with subtests.test(check.__name__):
+            check(fired)
+
+
+@pytest.fixture
 def fired(binaries: Path | None) -> Generator[Fired]:
     if binaries is None or not (binaries.parent / "lib" / "pg_cron.so").exists():
         pytest.skip("pg_cron is not here; scripts/apt-install brings postgresql-15-cron")
@@ -140,7 +156,8 @@ async def beside(project: Project) -> None:
         await database.close()
 
 
-def test_each_job_runs_as_the_projects_own_role(fired: Fired) -> None:
+@checks
+def each_job_runs_as_the_projects_own_role(fired: Fired) -> None:
     jobs = fired.rows("select jobname, schedule, username, active from cron.job order by 1")
     assert jobs == [
         (f"redrive {name}", "* * * * *", OWNER, True)
@@ -162,7 +179,8 @@ def test_each_job_runs_as_the_projects_own_role(fired: Fired) -> None:
         ), run.return_message
 
 
-def test_a_call_is_made_for_each_queue_with_the_time_of_a_minute(fired: Fired) -> None:
+@checks
+def a_call_is_made_for_each_queue_with_the_time_of_a_minute(fired: Fired) -> None:
     calls = fired.rows("select url, headers from net.http_request_queue")
     assert {call.url for call in calls} == {
         "https://tick.example/tick/email_jobs?budget=30",
@@ -173,7 +191,8 @@ def test_a_call_is_made_for_each_queue_with_the_time_of_a_minute(fired: Fired) -
     assert kept == [("email_jobs",), ("schedules",)]
 
 
-def test_a_secret_that_vault_does_not_have_is_an_alert_within_one_check(fired: Fired) -> None:
+@checks
+def a_secret_that_vault_does_not_have_is_an_alert_within_one_check(fired: Fired) -> None:
     assert "Vault has no secret gone" in fired.run("redrive drain lacking").return_message
     with fired.project.connect() as owner:
         owner.execute("select from redrive.check_queue_health()")
@@ -188,7 +207,8 @@ def test_a_secret_that_vault_does_not_have_is_an_alert_within_one_check(fired: F
     ]
 
 
-def test_an_answer_of_401_is_an_alert_though_pg_cron_reports_success(fired: Fired) -> None:
+@checks
+def an_answer_of_401_is_an_alert_though_pg_cron_reports_success(fired: Fired) -> None:
     assert fired.run("redrive drain email_jobs").status == "succeeded"
     with fired.project.connect() as owner:
         owner.execute(
@@ -201,28 +221,33 @@ def test_an_answer_of_401_is_an_alert_though_pg_cron_reports_success(fired: Fire
     assert alert.state == "firing"
 
 
-def test_pg_cron_and_a_worker_send_one_message_a_tick(fired: Fired) -> None:
+@checks
+def pg_cron_and_a_worker_send_one_message_a_tick(fired: Fired) -> None:
     ticks = [row[0] for row in fired.rows("select message ->> 'tick' from pgmq.q_schedules")]
     assert ticks and len(ticks) == len(set(ticks))
     sent = fired.rows("select outcome from redrive.schedule_ticks('each_minute') group by 1")
     assert sent == [("sent",)]
 
 
-def test_no_schedule_lags(fired: Fired) -> None:
+@checks
+def no_schedule_lags(fired: Fired) -> None:
     assert fired.rows("select name from redrive.schedules() where lag_sec > 30") == []
 
 
-def test_health_is_checked(fired: Fired) -> None:
+@checks
+def health_is_checked(fired: Fired) -> None:
     [state] = fired.rows("select * from redrive.watch_state()")
     assert state.problems == []
 
 
-def test_what_pg_cron_noted_of_our_jobs_is_deleted_after_a_week(fired: Fired) -> None:
+@checks
+def what_pg_cron_noted_of_our_jobs_is_deleted_after_a_week(fired: Fired) -> None:
     found = fired.rows("select start_time < now() - interval '5 days' as old from cron.job_run_details")
     assert [row.old for row in found].count(True) == 1
 
 
-def test_no_secret_is_in_a_command_a_run_or_the_log(fired: Fired) -> None:
+@checks
+def no_secret_is_in_a_command_a_run_or_the_log(fired: Fired) -> None:
     for table in ("cron.job", "cron.job_run_details", "redrive.http_call"):
         assert (
             fired.rows(
@@ -235,7 +260,8 @@ def test_no_secret_is_in_a_command_a_run_or_the_log(fired: Fired) -> None:
     assert not [line for line in said if _KEY in line or "https://tick.example" in line]
 
 
-def test_the_migration_again_touches_no_job(fired: Fired) -> None:
+@checks
+def the_migration_again_touches_no_job(fired: Fired) -> None:
     jobs = "select j.*, j.xmin, j.ctid from cron.job j order by jobid"
     before = fired.rows(jobs)
     with fired.project.connect() as owner:
@@ -243,7 +269,8 @@ def test_the_migration_again_touches_no_job(fired: Fired) -> None:
     assert fired.rows(jobs) == before
 
 
-def test_every_text_it_is_given_is_one_it_takes(fired: Fired) -> None:
+@checks
+def every_text_it_is_given_is_one_it_takes(fired: Fired) -> None:
     """What `cron` writes for what an app may declare, but for seconds and a month's last day."""
     texts = ("*/5 1-3,22 1-7/2 JAN,jul mon-fri", "0 0 * * 7", "59 23 31 12 *", "0 */6 1,15 * *")
     with fired.project.connect() as owner:
