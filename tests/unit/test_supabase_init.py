@@ -214,7 +214,8 @@ class TestOptions:
         assert arguments.options({}, arguments.line(options)) == options
 
     @pytest.mark.parametrize(
-        "line", ["--worker", "--speed 3", "--interval x", "--interval ٣", "--worker tick --url-secret"]
+        "line",
+        ["--worker", "--speed 3", "--interval x", "--interval ٣", "--url-secret", "--worker '"],
     )
     def test_a_line_that_somebody_edited_is_refused(self, line: str) -> None:
         with pytest.raises(InvalidArgument, match="--anew"):
@@ -272,6 +273,17 @@ class TestWhatCannotBeWritten:
         assert ran.code == 2 and "is no TOML" in ran.err
         assert migrations(folder) == []
 
+    def test_a_config_that_is_no_text_is_refused(self, folder: Path) -> None:
+        (folder / "supabase" / "config.toml").write_bytes(b'project_id = "caf\xe9"')
+        with pytest.raises(ConfigError, match=r"config.toml is no UTF-8 text \(byte 17\)"):
+            init(folder)
+
+    def test_lines_of_config_toml_end_as_they_did(self, folder: Path) -> None:
+        config = folder / "supabase" / "config.toml"
+        config.write_bytes(b"[api]\r\nenabled = true\r\n")
+        init(folder, api_schema="api")
+        assert config.read_bytes().count(b"\n") == config.read_bytes().count(b"\r\n") == 3
+
     def test_a_file_where_a_folder_should_be_is_named(self, folder: Path) -> None:
         (folder / "supabase" / "migrations").write_text("")
         ran = command(folder)
@@ -284,7 +296,7 @@ class TestWhatCannotBeWritten:
         real, link = tmp_path / "real.toml", tmp_path / "link.toml"
         real.write_text("old")
         link.symlink_to(real)
-        project.write([Change(link, "new", "old")])
+        project.write([Change(link, "new")])
         assert link.is_symlink() and real.read_text() == "new"
 
     def test_what_fails_midway_is_taken_back(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -299,7 +311,7 @@ class TestWhatCannotBeWritten:
 
         monkeypatch.setattr(os, "replace", full)
         with pytest.raises(ConfigError, match="last cannot be written: No space left on device"):
-            project.write([Change(old, "changed", "as it was"), Change(new, "x"), Change(last, "y")])
+            project.write([Change(old, "changed"), Change(new, "x"), Change(last, "y")])
         assert everything(tmp_path) == {"old": "as it was"}
         assert [path.name for path in tmp_path.iterdir()] == ["old"]
 
@@ -312,7 +324,7 @@ class TestWhatCannotBeWritten:
         # Whoever runs the tests may be root, who may write everything.
         monkeypatch.setattr(os, "access", lambda path, mode: path != locked and access(path, mode))
         with pytest.raises(ConfigError, match="locked cannot be written: Permission denied"):
-            project.write([Change(tmp_path / "new", "x"), Change(locked, "y", "as it was")])
+            project.write([Change(tmp_path / "new", "x"), Change(locked, "y")])
         assert everything(tmp_path) == {"locked": "as it was"}
 
 

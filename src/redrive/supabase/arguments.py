@@ -89,7 +89,10 @@ def _completed(asked: Options) -> Options:
 def _remembered(text: str) -> dict[str, Any]:
     """Of the line that `line` made. Raises `InvalidArgument` where somebody edited it."""
     values: dict[str, Any] = {}
-    words = iter(shlex.split(text))
+    try:
+        words = iter(shlex.split(text))
+    except ValueError:
+        raise InvalidArgument(_edited(text)) from None
     known = {f"--{_LISTS.get(each.name, each.name).replace('_', '-')}": each.name for each in fields(Options)}
     for word in words:
         name = known.get(word)

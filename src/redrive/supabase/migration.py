@@ -85,11 +85,15 @@ def text(parts: Sequence[Section], *, options: str, vault: Sequence[str] = (), b
         (
             _commented(head),
             f"begin;\n{install.opening(check_bodies=True)}{block(_demand_schema())}",
-            *(f"-- {part.title[:1].upper()}{part.title[1:]}\n{part.sql.strip()}\n" for part in parts),
+            *(f"{_title(part.title)}\n{part.sql.strip()}\n" for part in parts),
             *([_commented(needed[1:]) + "\n"] if needed else []),
             "commit;\n",
         )
     )
+
+
+def _title(about: str) -> str:
+    return f"-- {about[:1].upper()}{about[1:]} ".ljust(100, "-")
 
 
 def _commented(lines: Sequence[str]) -> str:

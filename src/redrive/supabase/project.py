@@ -29,6 +29,9 @@ _RECIPE = re.compile(
 )
 
 
+Undo = Callable[[], object]
+
+
 class File(NamedTuple):
     """A file that is there, and what it says."""
 
@@ -38,11 +41,10 @@ class File(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A file to be written: `old` is what it says now, None where there is none."""
+    """A file to be written."""
 
     path: Path
     text: str
-    old: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,21 +106,24 @@ class Project:
             return sorted(path for path in self.migrations.iterdir() if _MIGRATION.fullmatch(path.name))
 
 
-def read(path: Path) -> str:
-    """A file's text, whatever ends its lines. Raises `ConfigError`."""
+def read(path: Path, *, strict: bool = False) -> str:
+    """A file's text, whatever ends its lines. Raises `ConfigError`; `strict`: also for what is no text."""
     with _sentence(path, "read"):
-        return path.read_text(encoding="utf-8", errors="replace")
+        try:
+            return path.read_text(encoding="utf-8", errors="strict" if strict else "replace")
+        except UnicodeDecodeError as error:
+            raise ConfigError(f"{path} is no UTF-8 text (byte {error.start}); mend it first") from None
 
 
 def write(changes: Sequence[Change]) -> None:
     """Write all of them or none. Raises `ConfigError` with the file's name and why."""
-    undo: list[Callable[[], object]] = []
+    undo: list[Undo] = []
     try:
         waiting = [_prepared(change, undo) for change in changes]
-        for made, path, change in waiting:
+        for made, path, back in waiting:
             with _sentence(path, "written"):
                 os.replace(made, path)
-            undo.append(_undoing(path, change.old))
+            undo.append(back)
     except BaseException:
         for each in reversed(undo):
             try:
@@ -129,8 +134,11 @@ def write(changes: Sequence[Change]) -> None:
         raise
 
 
-def _prepared(change: Change, undo: list[Callable[[], object]]) -> tuple[Path, Path, Change]:
-    """The new text in a file beside the one it will replace; a link is followed to the file it means."""
+def _prepared(change: Change, undo: list[Undo]) -> tuple[Path, Path, Undo]:
+    """The new text in a file beside the one it will replace, that one, and how to take it back.
+
+    A link is followed to the file it means; lines end as they do there.
+    """
     path = change.path.resolve()
     with _sentence(change.path, "written"):
         for folder in reversed([each for each in path.parents if not each.exists()]):
@@ -138,19 +146,15 @@ def _prepared(change: Change, undo: list[Callable[[], object]]) -> tuple[Path, P
             undo.append(folder.rmdir)
         if path.exists() and not os.access(path, os.W_OK):
             raise PermissionError(13, os.strerror(13))
+        old = path.read_bytes() if path.exists() else None
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
         made = Path(name)
         undo.append(lambda: made.unlink(missing_ok=True))
-        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
+        ends = "\r\n" if old is not None and b"\r\n" in old else "\n"
+        with os.fdopen(handle, "w", encoding="utf-8", newline=ends) as file:
             file.write(change.text)
-        made.chmod(path.stat().st_mode & 0o777 if path.exists() else 0o666 & ~_umask())
-    return made, path, change
-
-
-def _undoing(path: Path, old: str | None) -> Callable[[], object]:
-    if old is None:
-        return path.unlink
-    return lambda: path.write_text(old, encoding="utf-8")
+        made.chmod(0o666 & ~_umask() if old is None else path.stat().st_mode & 0o777)
+    return made, path, path.unlink if old is None else lambda: path.write_bytes(old)
 
 
 def _umask() -> int:

@@ -33,7 +33,7 @@ def text(*, folder: Path = FOLDER) -> str:
         "What is granted, to whom it was granted.": grants.apply_sql(functions, unless=unless) + _DROP,
     }
     head = _HEAD.replace("{release}", version("redrive"))
-    body = "".join(f"\n-- {about}\n{sql}" for about, sql in parts.items())
+    body = "".join(f"\n{f'-- {about} '.ljust(100, '-')}\n{sql}" for about, sql in parts.items())
     return f"{head}\nbegin;\n{install.opening()}{body}commit;\n"
 
 

@@ -114,12 +114,13 @@ class _Work:
             if old == file.text or (old is not None and file.users):
                 self.unchanged.append(path)
             else:
-                self.changes.append(Change(path, file.text, old))
+                self.changes.append(Change(path, file.text))
         return list(dict.fromkeys(name.partition("/")[0] for name in files))
 
     def _miss(self, app: Redrive, name: str, text: str) -> None:
         """What the project has written says nothing of some queues."""
-        if missing := [queue for queue in sorted(app.jobs) if not re.search(rf"\b{re.escape(queue)}\b", text)]:
+        missing = [queue for queue in sorted(app.jobs) if not re.search(rf"\b{re.escape(queue)}\b", text)]
+        if missing:
             self.notes.append(f"{name} has no handler of {', '.join(missing)}: it is yours to write")
 
     def configuration(self, functions: Sequence[str], options: Options) -> None:
@@ -127,11 +128,11 @@ class _Work:
         if self._there.config is None:
             self.snippet = config.snippet(functions=functions, schema=options.api_schema)
             return
-        old = project.read(self._there.config)
+        old = project.read(self._there.config, strict=True)
         new = config.edited(old, functions=functions, schema=options.api_schema)
         self.difference = config.difference(old, new, "supabase/config.toml")
         if new != old:
-            self.changes.append(Change(self._there.config, new, old))
+            self.changes.append(Change(self._there.config, new))
 
 
 def _notes(there: Project, app: Redrive, options: Options, *, remembered: bool) -> Iterator[str]:
