@@ -75,6 +75,7 @@ class Numbers(BaseModel):
     yes: bool
     wholes: list[Annotated[int, Field(ge=0)]] = Field(min_length=1, max_length=3)
     prices: list[Annotated[Decimal, Field(decimal_places=1)]] | None = None
+    numbers: list[float] | None = []
 
 
 class Others(BaseModel):
@@ -121,10 +122,11 @@ JSON = st.recursive(
 
 @dataclass(frozen=True)
 class Type:
-    """How values of a parameter's type are drawn, and bound to it."""
+    """How values of a parameter's type are drawn, and which are tried in any case."""
 
     sql: str
     values: st.SearchStrategy[Any]
+    likely: tuple[Any, ...] = ()
 
     @property
     def with_null(self) -> st.SearchStrategy[Any]:
@@ -132,7 +134,11 @@ class Type:
 
 
 def listed(item: Type, size: int = 4) -> Type:
-    return Type(f"{item.sql}[]", st.lists(item.values | st.none(), max_size=size))
+    several = tuple([*item.likely][:n] for n in range(len(item.likely) + 1))
+    repeated = tuple([each] * n for each in item.likely for n in range(1, size + 1))
+    return Type(
+        f"{item.sql}[]", st.lists(item.values | st.none(), max_size=size), (*several, *repeated, [None])
+    )
 
 
 TEXT = Type("text", TEXTS)
@@ -147,7 +153,7 @@ JSONB = Type("jsonb", JSON)
 
 
 def of(type: Type, *likely: Any) -> Type:
-    return Type(type.sql, st.sampled_from(likely) | st.sampled_from(likely) | type.values)
+    return Type(type.sql, st.sampled_from(likely) | type.values, likely)
 
 
 PARAMETERS: dict[type[BaseModel], dict[str, Type]] = {
@@ -155,7 +161,7 @@ PARAMETERS: dict[type[BaseModel], dict[str, Type]] = {
         "plain": TEXT,
         "short": of(TEXT, "ab", "abcd", "éé", "𝒳𝒳𝒳𝒳", "abcde"),
         "slug": of(TEXT, "a", "a-1", "ab_9", "abcde", "a\n", "A"),
-        "maybe": TEXT,
+        "maybe": of(TEXT, "", "abc", "abcd"),
         "template": of(TEXT, "welcome", "it's", "$rpc$", "Welcome"),
         "kind": of(TEXT, "a", "b"),
         "colour": of(TEXT, "red", "dark blue", "blue"),
@@ -167,29 +173,38 @@ PARAMETERS: dict[type[BaseModel], dict[str, Type]] = {
     },
     Numbers: {
         "whole": BIGINT,
-        "few": of(BIGINT, -3, -2, 0, 8, 10),
+        "few": of(BIGINT, -4, -3, -2, 0, 5, 8, 10),
         "number": DOUBLE,
         "part": of(DOUBLE, 0.0, 5e-324, 0.3, 0.30000000000000004),
         "exact": NUMERIC,
-        "price": NUMERIC,
+        "price": of(
+            NUMERIC, *map(Decimal, ("-50", "-49.99", "99.99", "99.990", "100", "9.999", "1.5", "0", "0.000"))
+        ),
         "cents": of(NUMERIC, Decimal("0"), Decimal("0.0"), Decimal("0.99"), Decimal("-.5"), Decimal("0.500")),
         "digits": of(NUMERIC, Decimal("123"), Decimal("12.3"), Decimal("0.0012"), Decimal("1000")),
         "yes": BOOLEAN,
         "wholes": listed(of(BIGINT, 0, 1)),
         "prices": listed(of(NUMERIC, Decimal("0.1"), Decimal("1.10"), Decimal("1.01"))),
+        "numbers": listed(of(DOUBLE, 1e300, 1.5)),
     },
     Others: {
         "id": UID,
-        "fourth": UID,
-        "day": DATE,
-        "any_day": DATE,
+        "fourth": of(
+            UID,
+            *(
+                UUID(f"8f3c2a10-4b6d-{each}-2f7a1d0e6b33")
+                for each in ("4e21-8c58", "4e21-bc58", "4e21-7c58", "4e21-cc58", "5e21-9c58")
+            ),
+        ),
+        "day": of(DATE, date(2019, 12, 31), date(2020, 1, 1), date(2029, 12, 31), date(2030, 1, 1)),
+        "any_day": of(DATE, date(1, 1, 1), date(9999, 12, 31)),
         "at": TIME,
-        "until": TIME,
-        "times": listed(TIME),
-        "maybes": listed(UID, 3),
+        "until": of(TIME, datetime(2020, 1, 1, tzinfo=UTC), datetime(2020, 1, 1, 0, 0, 0, 1, tzinfo=UTC)),
+        "times": listed(of(TIME, datetime(1, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, 23, tzinfo=UTC))),
+        "maybes": listed(of(UID, UUID(int=0)), 3),
         "Upper": TEXT,
         "meta": of(JSONB, {"a": 1}),
-        "items": of(JSONB, [], [1, "a"]),
+        "items": of(JSONB, [], [1, "a"], [1, 2, 3], {}),
         "any": JSONB,
     },
 }  # fmt: skip
@@ -301,6 +316,7 @@ VALID: dict[type[BaseModel], dict[str, Any]] = {
         "whole": 2**63 - 1, "few": 8, "number": 1e300, "part": OUT,
         "exact": Decimal("0.1234567890123456789012"),
         "price": OUT, "cents": Decimal("0.50"), "digits": None, "yes": False, "wholes": [0], "prices": OUT,
+        "numbers": [1e300, 0.1, -5.0],
     },
     Others: {
         "id": UUID(int=7), "fourth": OUT, "day": date(2026, 2, 3), "any_day": date(1, 1, 1),
@@ -318,6 +334,18 @@ def test_what_fits_is_sent_with_the_defaults_that_the_model_has(
     assert check(owner, apps, model, VALID[model])
 
 
+@pytest.mark.parametrize("model", list(PARAMETERS), ids=lambda model: model.__name__)
+def test_at_every_bound_sql_is_of_pydantics_mind(
+    owner: psycopg.Connection[Any], apps: dict[type[BaseModel], Redrive], model: type[BaseModel]
+) -> None:
+    taken = [
+        check(owner, apps, model, VALID[model] | {name: value})
+        for name, type in PARAMETERS[model].items()
+        for value in (*type.likely, None, OUT)
+    ]
+    assert {*taken} == {True, False}
+
+
 def one_drawn(model: type[BaseModel]) -> st.SearchStrategy[tuple[str, Any]]:
     """Of one field: most others have to fit for it to be looked at."""
     each: Callable[[str], st.SearchStrategy[tuple[str, Any]]] = lambda name: st.tuples(  # noqa: E731
@@ -331,7 +359,7 @@ def test_sql_takes_a_value_exactly_when_pydantic_does(
     owner: psycopg.Connection[Any], apps: dict[type[BaseModel], Redrive], model: type[BaseModel]
 ) -> None:
     @settings(
-        max_examples=200, deadline=None, database=None, derandomize=True,
+        max_examples=100, deadline=None, database=None, derandomize=True,
         suppress_health_check=[HealthCheck.too_slow],
     )  # fmt: skip
     @given(st.lists(one_drawn(model), min_size=1, max_size=2))

@@ -20,6 +20,8 @@ def test_the_app_can_be_named_on_the_command_line() -> None:
     assert set(load_app("examples.email:app").jobs) == {"email_jobs", "export_jobs"}
     webhooks = load_app("examples.webhooks:app")
     assert (set(webhooks.jobs), set(webhooks.inboxes)) == ({"github_events"}, {"github"})
+    supabase = load_app("examples.supabase_email:app")
+    assert (set(supabase.rpcs), set(supabase.inboxes)) == ({"enqueue_email"}, {"fastpix"})
 
 
 async def test_an_email_without_a_template_fails_and_with_an_unknown_one_does_not_fit() -> None:
