@@ -425,3 +425,41 @@ class TestPuttingAJob:
         sql("select set_config('cron.timezone', 'Asia/Tokyo', false)")
         self.put(sql, "*/5 * * * *", "* * * * *")
         assert self.row(sql).schedule == "*/5 * * * *"
+
+
+def test_a_schedule_that_pg_cron_fires_is_looked_after(sql: Contract) -> None:
+    sql(
+        "select redrive.declare_schedules(%s)",
+        json.dumps(
+            [
+                {
+                    "name": name,
+                    "queue": "jobs",
+                    "cron": "0 3 * * *",
+                    "tz": "UTC",
+                    "missed": "one",
+                    "overlap": "allow",
+                }
+                for name in ("daily", "other")
+            ]
+        ),
+    )
+    sql(
+        "select redrive.put_cron_job('redrive schedule daily', '{0 3 * * *}', "
+        "array['select redrive.cron_tick(''daily'')'])"
+    )
+    sql.clock.stop()
+    seen = "select name from redrive.schedules() where seen_at = now"
+    assert sql.column(seen) == ["daily"]
+    assert sql.value("select lag_sec from redrive.schedules() where name = 'daily'") is None, "not yet due"
+    sql.clock.move(3 * 86400)
+    [summary] = [
+        text
+        for (rule, subject), text in fires(sql).items()
+        if (rule, subject) == ("schedule_missed", "daily")
+    ]
+    assert "its job of pg_cron does not run, or fails" in summary
+    sql("update redrive.schedule set cron = 'x' where name = 'daily'")
+    assert sql.column(seen) == ["daily"], "one that cannot be read breaks no other"
+    sql("update cron.job set active = false")
+    assert sql.column(seen) == []

@@ -2,10 +2,13 @@
 create function redrive._read_schedules(p_now timestamptz) returns setof redrive._reading
 language plpgsql set search_path = ''
 as $$
+declare
+    v_by_cron constant text[] := redrive._cron_schedules();
 begin
     return query
         select 'schedule_lag_sec', s.name, coalesce(s.lag_sec, 0), jsonb_build_object(
-                   'why', case when s.seen_at > p_now - interval '60 seconds' then 'it cannot be sent, and the workers'' log says why'
+                   'why', case when s.name = any (v_by_cron) then 'its job of pg_cron does not run, or fails'
+                               when s.seen_at > p_now - interval '60 seconds' then 'it cannot be sent, and the workers'' log says why'
                                else 'no running worker declares it' end)
           from redrive.schedules() s limit 1000;
 end

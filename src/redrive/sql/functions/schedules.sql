@@ -1,6 +1,7 @@
 -- schedules: every schedule, and since when the next tick of one that is not paused has been due (lag_sec; null when it is
--- not due). One whose next tick nobody has computed lags since it was declared, changed or resumed.
--- seen_at: when a process that declares it last looked.
+-- not due). One whose next tick nobody has computed lags since it was declared, changed or resumed; but for one of a job of pg_cron's,
+-- which first looks when it is due, it is computed here.
+-- seen_at: when a process that declares it last looked; now, where a job of pg_cron's looks after it.
 -- part: operate, read
 create function redrive.schedules()
 returns table (name text, queue text, cron text, every_sec numeric, tz text, missed text, overlap text, paused boolean, next_at timestamptz,
@@ -8,13 +9,16 @@ returns table (name text, queue text, cron text, every_sec numeric, tz text, mis
                seen_at timestamptz, waiting bigint, payload jsonb, now timestamptz)
 language sql security definer set search_path = ''
 as $$
-    with c as materialized (select redrive.clock() as now)
-    select s.name, s.queue, s.cron, s.every_sec, s.tz, s.missed, s.overlap, s.paused, redrive._sound(s.next_at),
-           case when not s.paused and coalesce(redrive._sound(s.next_at), s.base_at) < c.now
-                then extract(epoch from c.now - coalesce(redrive._sound(s.next_at), s.base_at))::double precision end,
-           s.last_tick, s.last_msg_id, s.last_outcome, s.declared_at, s.seen_at,
-           (select count(*) from redrive.schedule_tick t where t.name = s.name and t.outcome = 'waiting'), s.payload, c.now
-      from redrive.schedule s, c
-     order by s.name
+    with c as materialized (select redrive.clock() as now, redrive._cron_schedules() as by_cron),
+    n as (select s.*, coalesce(redrive._sound(s.next_at), case when s.name = any (c.by_cron) then redrive._next_tick(s, s.base_at) end) as due_at,
+                 case when s.name = any (c.by_cron) then c.now else s.seen_at end as looked_at, c.now
+            from redrive.schedule s, c)
+    select n.name, n.queue, n.cron, n.every_sec, n.tz, n.missed, n.overlap, n.paused, n.due_at,
+           case when not n.paused and coalesce(n.due_at, n.base_at) < n.now
+                then extract(epoch from n.now - coalesce(n.due_at, n.base_at))::double precision end,
+           n.last_tick, n.last_msg_id, n.last_outcome, n.declared_at, n.looked_at,
+           (select count(*) from redrive.schedule_tick t where t.name = n.name and t.outcome = 'waiting'), n.payload, n.now
+      from n
+     order by n.name
 $$;
 revoke all on function redrive.schedules() from public;
