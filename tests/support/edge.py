@@ -51,15 +51,19 @@ def written(folder: Path, app: Redrive, *names: EdgeFunction, **options: Any) ->
 
 @dataclass(slots=True)
 class Function:
-    """One that is served; `log` is what it has written."""
+    """One that is served; `log` is what it has written since `forget`."""
 
     port: int
     process: subprocess.Popen[bytes]
     output: Path
+    seen: int = 0
 
     @property
     def log(self) -> str:
-        return self.output.read_text()
+        return self.output.read_text()[self.seen :]
+
+    def forget(self) -> None:
+        self.seen += len(self.log)
 
     def post(
         self,
