@@ -140,6 +140,8 @@ def test_so_is_a_default_that_is_made_by_a_function_or_does_not_fit() -> None:
         of(Annotated[int, Field(gt=0)], 0)
     )
     assert "its default None does not fit" in refusal(of(int, None))
+    for default in ("a\0", float("inf"), datetime(2020, 1, 1)):
+        assert "none that JSON holds" in refusal(of(type(default), default))
 
 
 @pytest.mark.parametrize(
@@ -202,8 +204,9 @@ def test_a_strict_model_is_refused_where_fractions_are_read_as_decimals() -> Non
 
 def test_names_are_as_long_and_as_many_as_postgres_has_them() -> None:
     assert made(create_model("Sent", **{"x" * 61: (int, ...)})).text.count("p_" + "x" * 61) > 1  # type: ignore[call-overload]
-    assert "at most 61 ASCII characters" in refusal(create_model("Sent", **{"x" * 62: (int, ...)}))  # type: ignore[call-overload]
+    assert "at most 61 ASCII letters" in refusal(create_model("Sent", **{"x" * 62: (int, ...)}))  # type: ignore[call-overload]
     assert "ASCII" in refusal(create_model("Sent", **{"größe": (int, ...)}))  # type: ignore[call-overload]
+    assert "ASCII" in refusal(create_model("Sent", **{'x text) is null; --"': (int, ...)}))  # type: ignore[call-overload]
     many: Any = {f"f{n}": (int, 0) for n in range(101)}
     assert "101 parameters, and Postgres takes 100" in refusal(create_model("Sent", **many))
 

@@ -171,10 +171,14 @@ class _Reader:
             raise Unfit(f"field {name}: {error}") from None
 
     def _field(self, name: str, schema: Mapping[str, Any]) -> Field:
-        if not name.isascii() or len(name) + 2 > _LONGEST:
+        _only(
+            schema, "schema", "validation_alias", "serialization_alias", "serialization_exclude",
+            "serialization_exclude_if", "frozen",
+        )  # fmt: skip
+        if not name.isidentifier() or not name.isascii() or len(name) + 2 > _LONGEST:
             raise Unfit(
-                f"a parameter's name is p_ and at most {_LONGEST - 2} ASCII characters; rename it, and give "
-                "it an alias"
+                f"a parameter's name is p_ and at most {_LONGEST - 2} ASCII letters, digits and _; rename "
+                "it, and give it an alias"
             )
         alias = schema.get("validation_alias")
         inner, default = schema["schema"], None
@@ -205,7 +209,12 @@ class _Reader:
             ) from None
         if valid is None and nullable:
             return "null"
-        return kind.value(_plain(valid))
+        plain = _plain(valid)
+        try:
+            payloads.encode(plain)
+        except PayloadError as error:
+            raise Unfit(f"its default {default!r:.60} is none that JSON holds: {error.problem}") from None
+        return kind.value(plain)
 
     def _kind(self, schema: dict[str, Any]) -> tuple[Kind, bool]:
         """What it is, and whether null is a value of it."""
