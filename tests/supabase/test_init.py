@@ -239,6 +239,7 @@ class TestAgain:
     def test_what_an_operator_set_stays(self, applied: Project, folder: Folder) -> None:
         applied.read("select redrive.set_policy('email_jobs', '{\"max_attempts\": 9}')")
         applied.read("select redrive.pause_schedule('nightly')")
+        applied.read("update redrive.schedule set upheld_at = upheld_at - interval '1 hour'")
         before = snapshot(applied)
         folder.run(applied)
         assert snapshot(applied) == before
