@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import json
 import os
@@ -11,7 +12,12 @@ from dataclasses import dataclass
 from typing import Any
 from unittest import mock
 
+import typer.main
+
 import redrive.cli
+
+# Working out the options of every command takes longer than most commands.
+_command = functools.cache(typer.main.get_command)
 
 
 @dataclass(frozen=True)
@@ -35,6 +41,7 @@ def run(*arguments: str, stdin: str | bytes = "") -> Ran:
     unwatched = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
     with (
         mock.patch.dict(os.environ, unwatched, clear=True),
+        mock.patch.object(typer.main, "get_command", _command),
         mock.patch.object(sys, "argv", ["redrive", *arguments]),
         mock.patch.object(sys, "stdin", io.TextIOWrapper(io.BytesIO(data))),
         redirect_stdout(out),
