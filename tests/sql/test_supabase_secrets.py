@@ -171,7 +171,7 @@ class TestList:
         monkeypatch.chdir(tmp_path)
         monkeypatch.syspath_prepend(str(tmp_path))
         ran = secrets(url, "--app", "secrets_app:app", "--json")
-        assert [each["name"] for each in ran.json] == ["project_url", "redrive_tick_secret", "alerts_webhook"]
+        assert [each["name"] for each in ran.json] == ["redrive_url", "redrive_tick_secret", "alerts_webhook"]
 
     def test_without_jobs_and_app_says_so(self, url: str, db: Connection) -> None:
         ran = secrets(url)

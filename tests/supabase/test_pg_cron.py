@@ -126,7 +126,7 @@ def prepare(project: Project) -> str:
     [lacking] = [job for job in cron.jobs(app, Options(key_secret="gone")) if job.name.endswith("email_jobs")]
     with project.connect() as owner:
         owner.execute(sections.encode())
-        owner.execute("select vault.create_secret('https://tick.example', 'project_url')")
+        owner.execute("select vault.create_secret('https://tick.example', 'redrive_url')")
         owner.execute("select vault.create_secret(%s, 'redrive_tick_secret')", [_KEY])
         owner.execute(
             "select redrive.put_cron_job('redrive drain lacking', %s, %s)",

@@ -58,7 +58,7 @@ class TestJobs:
         job = named(app)["redrive drain email_jobs"]
         assert job.schedules == ("10 seconds", "* * * * *")
         assert job.commands[0] == (
-            "select redrive.post_tick(p_queue => 'email_jobs', p_url_secret => 'project_url', p_path => "
+            "select redrive.post_tick(p_queue => 'email_jobs', p_url_secret => 'redrive_url', p_path => "
             "'/tick/email_jobs?budget=8', p_key_secret => 'redrive_tick_secret', p_timeout => 13)"
         )
         assert "budget=30" in job.commands[1], "each minute there is more time"
@@ -170,7 +170,7 @@ class TestSection:
 class TestVault:
     def test_has_to_hold_what_the_jobs_ask_for(self, app: Redrive) -> None:
         found = vault.names(app, Options())
-        assert [each.name for each in found] == ["project_url", "redrive_tick_secret", "alerts_webhook"]
+        assert [each.name for each in found] == ["redrive_url", "redrive_tick_secret", "alerts_webhook"]
         assert found[0].jobs == ("redrive drain email_jobs", "redrive drain webhook_jobs")
         assert str(found[2]).endswith("(may be left out)")
 

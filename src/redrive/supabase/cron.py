@@ -22,6 +22,8 @@ from redrive.store.script import block, literal
 from redrive.supabase.plan import Check, Options, Section
 from redrive.watch.schedule import Schedule
 
+# Where `redrive serve` answers: the project's own URL knows no /tick.
+TICK_URL = "redrive_url"
 PROJECT_URL = "project_url"
 SERVICE_ROLE_KEY = "service_role_key"
 TICK_SECRET = "redrive_tick_secret"
@@ -107,7 +109,7 @@ def secrets_of(app: Redrive, queue: str, options: Options) -> tuple[str, str]:
         )
         url, key = (FASTPIX_URL, FASTPIX_KEY) if fastpix else (PROJECT_URL, SERVICE_ROLE_KEY)
     else:
-        url, key = PROJECT_URL, TICK_SECRET
+        url, key = TICK_URL, TICK_SECRET
     return options.url_secret or url, options.key_secret or key
 
 

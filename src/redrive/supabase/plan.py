@@ -20,8 +20,8 @@ class Options:
     edge_functions  which Edge Functions to write
     replace_recipe  drop the articles' objects and take over their keys, leases and messages
     keys_of         queues whose claim asks what the recipe's processed_jobs said
-    url_secret      Vault's name for the URL that cron posts to; None: the articles' name (see `cron`)
-    key_secret      Vault's name for the key it sends; None: the articles' name
+    url_secret      Vault's name for the URL that cron posts to; None: `cron` says which
+    key_secret      Vault's name for the key it sends; None: likewise
     """
 
     worker: Worker = "tick"

@@ -13,7 +13,8 @@ ALERTS = "alerts_webhook"
 _URL = "the URL that pg_net calls, {of}; localhost would be the database's own container"
 _KEY = "a secret key of the project (sb_secret_...), or its service_role key"
 _ABOUT = {
-    cron.PROJECT_URL: _URL.format(of="https://REF.supabase.co, or where `redrive serve` answers"),
+    cron.TICK_URL: _URL.format(of="where `redrive serve` answers, such as https://jobs.example.com"),
+    cron.PROJECT_URL: _URL.format(of="https://REF.supabase.co"),
     cron.SERVICE_ROLE_KEY: _KEY,
     cron.TICK_SECRET: "a random secret; `redrive serve` reads the same from REDRIVE_TICK_SECRET",
     cron.FASTPIX_URL: _URL.format(of="https://REF.supabase.co/functions/v1"),

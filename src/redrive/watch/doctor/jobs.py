@@ -10,8 +10,8 @@ from redrive.watch.doctor.patient import Patient
 OWN = "starts_with(jobname, 'redrive ') and database = current_database()"
 NO_CRON = "pg_cron is not installed in this database"
 NO_VAULT = "Vault is not installed in this database"
-# Where nobody says otherwise: the articles' names for a URL, and the alerts' own.
-_URLS = ("project_url", "fastpix_functions_url", "alerts_webhook")
+# Where nobody says otherwise: ours, the articles' names for a URL, and the alerts' own.
+_URLS = ("redrive_url", "project_url", "fastpix_functions_url", "alerts_webhook")
 _WRITE = "redrive supabase init"
 
 _JOBS = f"""
