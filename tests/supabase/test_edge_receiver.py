@@ -157,6 +157,21 @@ class TestKnownRequests:
             assert given["p_payload"] is None
             assert given["p_event_id"] == vector.get("event_id", given["p_event_id"])
 
+    def test_a_signature_sent_twice_or_with_more_behind_it_is_refused(
+        self, receiver: Function, api: Postgrest
+    ) -> None:
+        right = {each["scheme"]: each for each in reversed(KNOWN) if each["expected"] == "valid"}
+        for vector in right.values():
+            rules = provider(vector["scheme"], config_of(vector)).rules
+            assert rules is not None
+            names = {family.signature.name.lower() for family in rules.families}
+            (name,) = [each for each in vector["headers"] if each.lower() in names]
+            value = vector["headers"][name]
+            for other in ([value, value], f"{value}0"):
+                changed = {**vector, "headers": {**vector["headers"], name: other}}
+                assert posted(receiver, changed)[0] == 401, (vector["id"], other)
+        assert api.calls == []
+
 
 class TestAnAnswer:
     def test_is_200_for_one_that_is_new_known_or_other_than_before(

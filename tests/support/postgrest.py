@@ -59,6 +59,9 @@ class Postgrest:
     schema: str = "api"
     calls: list[tuple[str, Arguments]] = field(default_factory=list[tuple[str, Arguments]])
     trouble: Callable[[str, Arguments], Trouble | None] = lambda name, arguments: None
+    _known: dict[tuple[str, str, str], list[Any]] = field(
+        default_factory=dict[tuple[str, str, str], "list[Any]"]
+    )
 
     def call(
         self, name: str, arguments: Arguments, role: str = "service_role", schema: str | None = None
@@ -66,11 +69,8 @@ class Postgrest:
         """Status and JSON of a POST to ``/rpc/NAME``."""
         self.calls.append((name, arguments))
         schema = schema or self.schema
-        fits = [
-            each
-            for each in self.project.read(_FUNCTIONS, [schema, name])
-            if set(each.needed) <= arguments.keys() <= set(each.names)
-        ]
+        given = arguments.keys()
+        fits = [each for each in self._named(schema, name) if set(each.needed) <= given <= set(each.names)]
         if len(fits) != 1:
             what = (
                 "Could not find the function" if not fits else "Could not choose the best candidate function"
@@ -88,6 +88,13 @@ class Postgrest:
                 "message": error.diag.message_primary or str(error),
             }
         return (204, None) if fits[0].nothing else (200, cast("tuple[Any]", row)[0])
+
+    def _named(self, schema: str, name: str) -> list[Any]:
+        """The functions of that name: looked up once, as PostgREST keeps a schema's."""
+        place = (self.project.name, schema, name)
+        if place not in self._known:
+            self._known[place] = self.project.read(_FUNCTIONS, [schema, name])
+        return self._known[place]
 
 
 def _statement(schema: str, function: Any, arguments: Arguments) -> sql.Composed:
