@@ -8,6 +8,7 @@
     REDRIVE_ALERTS_<NAME>                 where alerts go: a sink, and there may be many; environment only
     REDRIVE_ALERTS_<NAME>_SECRET          what a webhook of that name is signed with, whsec_…
     REDRIVE_METRICS_TOKEN                 what /metrics asks for, as a Bearer token; environment only
+    REDRIVE_TICK_SECRET                   what /tick asks for, likewise; several with commas between them
 
 Guarantees  a key nobody knows, and a value with stray white space, is refused by name, never ignored;
             an embedded server is chosen only where somebody asked for one;
@@ -41,6 +42,7 @@ EMBEDDED_DIRECTORY = ".redrive"
 
 CHECK_EVERY = 60.0
 METRICS_TOKEN = "REDRIVE_METRICS_TOKEN"
+TICK_SECRET = "REDRIVE_TICK_SECRET"
 
 _PREFIX = "REDRIVE_"
 _ALERTS = "REDRIVE_ALERTS_"
@@ -224,7 +226,7 @@ def _check_text(value: str) -> None:
 
 def _refuse_misspelt_variables() -> None:
     """Variables with our prefix may be other people's (Kubernetes makes REDRIVE_PORT of a service's name)."""
-    known = {_variable(key) for key in Settings.model_fields} | {METRICS_TOKEN}
+    known = {_variable(key) for key in Settings.model_fields} | {METRICS_TOKEN, TICK_SECRET}
     for name in sorted(os.environ):
         if name.startswith(_PREFIX) and name not in known and not name.startswith(_ALERTS):
             _refuse_misspelt_sink(name)

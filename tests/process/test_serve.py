@@ -158,9 +158,9 @@ class TestItRefusesToStart:
         self.fresh(folder, APP)
         self.check(2, "GITHUB_WEBHOOK_SECRET", url=database_url)
 
-    def test_without_an_inbox(self, database_url: str, folder: Path) -> None:
+    def test_with_an_app_that_declares_nothing(self, database_url: str, folder: Path) -> None:
         self.fresh(folder, "from redrive import Redrive\napp = Redrive()\n")
-        self.check(2, "declares no inbox", url=database_url)
+        self.check(2, "declares neither an inbox nor a job", url=database_url)
 
     def test_with_a_handler_of_no_inbox(self, database_url: str, folder: Path) -> None:
         self.fresh(folder, APP + "\n@app.on('gihub', '*')\nasync def h(event): ...\n")
@@ -283,3 +283,83 @@ def test_it_checks_health_and_delivers_alerts_beside_the_receiver(
             assert command.end(signal.SIGTERM) == 0
         assert sink.alerts()[0]["subject"] == "hooks"
         assert "event=alert_firing" in command.said and "t0p5ecret" not in command.said
+
+
+JOBS = """
+import asyncio
+from redrive import Redrive
+app = Redrive()
+
+@app.job("mail")
+async def mail(payload) -> None:
+    await asyncio.sleep(payload["for"])
+"""
+
+
+@contextmanager
+def ticking(folder: Path, url: str, *arguments: str, **environment: str) -> Generator[tuple[Command, str]]:
+    """The command with an app that has a job and no inbox, and the URL where it answers."""
+    (folder / "jobs.py").write_text(JOBS)
+    given = {"REDRIVE_DATABASE_URL": url, "REDRIVE_APP": "jobs:app"} | environment
+    with Command("serve", "--port", "0", *arguments, folder=folder, environment=given) as command:
+        command.wait_for("draining mail at http://")
+        found = re.search(r"draining mail at (http://[^ ]+:\d+)/tick/…", command.said)
+        assert found is not None
+        yield command, found[1]
+
+
+def test_an_app_without_inboxes_is_served_for_its_ticks_and_a_signal_costs_no_attempt(
+    database_url: str, db: Db, tmp_path: Path
+) -> None:
+    secret = "a-secret-for-ticks-0123"
+    with ticking(tmp_path, database_url, REDRIVE_TICK_SECRET=secret) as (command, where):
+        assert "for who knows a secret" in command.said
+        assert secret not in command.said
+        bearer = {"Authorization": f"Bearer {secret}"}
+        with httpx.Client(base_url=where, timeout=20) as client:
+            assert client.get("/readyz").text == "ok\n"
+            assert client.post("/webhooks/github").status_code == 404
+            assert client.post("/tick/mail").status_code == 401
+            assert client.post("/tick/mail", headers=bearer).json()["processed"] == 0
+            for seconds in (0, 30):
+                db.execute("select redrive.send('mail', jsonb_build_object('for', %s::int))", (seconds,))
+            answers: list[dict[str, Any]] = []
+            asking = threading.Thread(
+                target=lambda: answers.append(client.post("/tick/mail", headers=bearer).json())
+            )
+            asking.start()
+            until(lambda: db.execute("select from pgmq.a_mail").fetchall())
+            began = time.monotonic()
+            assert command.end(signal.SIGTERM) == 0
+            asking.join(5)
+        assert time.monotonic() - began < 9
+        assert answers == [{"processed": 1, "failed": 0, "skipped": 1, "reason": "this process is ending"}]
+        assert "Traceback" not in command.said
+    credit = (
+        "select headers ->> 'x-redrive-credit' as credit, vt <= clock_timestamp() as due from pgmq.q_mail"
+    )
+    assert db.execute(credit).fetchall() == [("1", True)]
+    assert db.execute("select from redrive.lease where name = 'redrive.tick:mail'").fetchall() == []
+
+
+def test_beyond_the_loopback_it_ticks_for_nobody_without_a_secret(database_url: str, tmp_path: Path) -> None:
+    with ticking(tmp_path, database_url, "--host", "0.0.0.0") as (command, where):
+        assert "for this machine alone: no secret is set" in command.said
+        port = where.rpartition(":")[2]
+        answer = httpx.post(f"http://127.0.0.1:{port}/tick/mail", headers={"Host": "jobs.example.org"})
+        assert (answer.status_code, "set REDRIVE_TICK_SECRET" in answer.text) == (403, True)
+        assert httpx.post(f"http://127.0.0.1:{port}/tick/mail").json() == {
+            "processed": 0,
+            "failed": 0,
+            "skipped": 0,
+        }
+
+
+def test_a_secret_that_can_be_guessed_refuses_to_start(
+    database_url: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("GITHUB_WEBHOOK_SECRET", SECRET)
+    monkeypatch.setenv("REDRIVE_TICK_SECRET", "tock")
+    ran = run("serve", "--app", "shop:app", "--port", "0", "--database", database_url)
+    assert ran.code == 2 and "REDRIVE_TICK_SECRET has a secret of 4 characters" in ran.err

@@ -118,6 +118,32 @@ def test_a_worker_that_stopped_waits_no_more_and_its_sums_stay(sql: Contract) ->
     assert not woken(listener)
 
 
+def test_a_visitor_counts_as_a_worker_between_its_visits_and_its_sums_are_its_own(sql: Contract) -> None:
+    sql.create()
+
+    def visit() -> None:
+        sql.send({})
+        sql.settle(done(sql.claim_one(worker="a")), worker="a")
+        sql("select redrive.worker_stop('a', p_visitor => 'tick')")
+
+    def live() -> int | None:
+        return sql("select workers from redrive.metrics('jobs')")[0][0]
+
+    visit()
+    sql.clock.move(300)
+    assert live() == 0
+    visit()
+    sql.clock.move(700)
+    assert live() == 1
+    sql.clock.move(100)
+    assert live() == 0
+    assert sql("select worker, claimed, done, round(every_sec) from redrive.worker") == [("tick", 2, 2, 300)]
+    # After half a day it is a new beginning.
+    sql.clock.move(50_000)
+    visit()
+    assert sql("select every_sec from redrive.worker") == [(None,)]
+
+
 def test_a_handlers_open_transaction_holds_up_none_of_its_workers_calls(sql: Contract) -> None:
     sql.create()
     for n in range(5):

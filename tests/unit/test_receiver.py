@@ -553,8 +553,8 @@ class TestSecrets:
         asgi(app)
         assert list(tmp_path.iterdir()) == []
 
-    def test_an_app_without_inboxes_is_nothing_to_serve(self) -> None:
-        with pytest.raises(ConfigError, match="declares no inbox"):
+    def test_an_app_that_declares_nothing_is_nothing_to_serve(self) -> None:
+        with pytest.raises(ConfigError, match="declares neither an inbox nor a job"):
             asgi(Redrive())
 
 

@@ -1,4 +1,4 @@
-"""``redrive serve``: receive an app's webhooks."""
+"""``redrive serve``: receive an app's webhooks, and drain its queues when asked to."""
 
 from __future__ import annotations
 
@@ -30,6 +30,9 @@ def serve(
 ) -> None:
     """Receive the webhooks of an app at /webhooks/SOURCE until SIGTERM or Ctrl-C; a second one ends at once.
 
+    A POST to /tick/QUEUE drains that queue for some seconds: for those who have cron but no worker. It takes
+    one of the secrets in REDRIVE_TICK_SECRET; without, only this machine may.
+
     Where its role may work, it also checks health and delivers alerts, as every worker does.
 
     /livez and /readyz answer too. Behind a proxy on this machine X-Forwarded-For and -Proto are believed; for
@@ -37,9 +40,11 @@ def serve(
     Exit: 0 drained, 2 configuration, 3 database out of reach.
     """
     # A sixth of what every other command would take to start.
+    from redrive.web.access import Access
     from redrive.web.application import asgi
     from redrive.web.serving import listen
     from redrive.web.serving import serve as serve_on
+    from redrive.web.tick import Ticks
 
     name = app_name(app)
     with session(database) as store:
@@ -49,25 +54,36 @@ def serve(
         if loaded.database_url is None:
             loaded.database_url = store.url
         # A role that may only send and record checks nothing, and that is no news.
-        application = asgi(loaded, beside=Watch.configured(store.url, quiet=True))
+        ticks = Ticks(loaded, Access.from_environment(), spec=name)
+        application = asgi(loaded, beside=Watch.configured(store.url, quiet=True), ticks=ticks)
         _prepare(store, loaded)
         with listen(host, port) as listening:
             where, *_ = address = listening.getsockname()
-            url = f"http://{f'[{where}]' if ':' in where else where}:{address[1]}/webhooks/"
-            sources = ", ".join(sorted(loaded.inboxes))
+            url = f"http://{f'[{where}]' if ':' in where else where}:{address[1]}"
 
             def started() -> None:
-                log.info("receiving %s at %s…", sources, url, extra={"event": "serving"})
+                if loaded.inboxes:
+                    sources = ", ".join(sorted(loaded.inboxes))
+                    log.info("receiving %s at %s/webhooks/…", sources, url, extra={"event": "serving"})
+                who = (
+                    "who knows a secret"
+                    if ticks.access.takes_secret
+                    else "this machine alone: no secret is set"
+                )
+                queues = ", ".join(sorted(loaded.jobs))
+                log.info("draining %s at %s/tick/…, for %s", queues, url, who, extra={"event": "ticking"})
 
-            serve_on(application, listening, started)
+            serve_on(application, listening, started, ticks.drain)
 
 
 def _prepare(store: Session, app: Redrive) -> None:
-    """The schema and the queues are there, and this role may record.
+    """The schema is there, and where the app has inboxes their queues are, and this role may record.
 
     Raises `SetupError`, `QueueMissing`, `Unavailable`.
     """
     migrations.demand(store.run(migrations.check_statement()), store.url)
+    if not app.inboxes:
+        return
     queues = {inbox.queue for inbox in app.inboxes.values()}
     for job in app.jobs.values():
         if job.queue not in queues:

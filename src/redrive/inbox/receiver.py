@@ -22,6 +22,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import Any
 
 from redrive.errors import ConfigError, QueueMissing, SetupError, SignatureError, Unavailable
 from redrive.inbox import body as bodies
@@ -34,6 +35,7 @@ from redrive.inbox.secrets import resolve
 from redrive.store import events
 from redrive.store.database import Database
 from redrive.store.events import Received
+from redrive.store.statement import Statement
 
 log = logging.getLogger("redrive.inbox")
 
@@ -141,8 +143,12 @@ class Receiver:
             share.release()
 
     async def problem(self) -> str | None:
-        """Why nothing can be recorded now, in a few words for anybody; None: it can. The log says more."""
-        statement = events.check_inbox(sorted({inbox.queue for inbox in self._inboxes.values()}))
+        """Why nothing can be recorded now, in a few words for anybody; None: it can. The log says more.
+
+        Without an inbox it can be whenever the database answers.
+        """
+        queues = sorted({inbox.queue for inbox in self._inboxes.values()})
+        statement: Statement[Any] = events.check_inbox(queues) if queues else events.now()
         call = asyncio.ensure_future(self._database().run(statement, deadline=2 * _ANSWER_WITHIN))
         # It goes on: whoever cannot connect says why only after that.
         call.add_done_callback(self._asked)
@@ -152,7 +158,7 @@ class Receiver:
             return None
         return _SILENT if isinstance(error, Unavailable) else "webhooks cannot be recorded"
 
-    def _asked(self, call: asyncio.Future[None]) -> None:
+    def _asked(self, call: asyncio.Future[Any]) -> None:
         if not call.cancelled() and (error := call.exception()) is not None:
             self._tell("not ready", logging.WARNING, "not ready: %s", error)
 

@@ -35,6 +35,22 @@ def acquire(name: str, seconds: float) -> Statement[int | None]:
     )
 
 
+def renew(name: str, token: int, seconds: float) -> Statement[bool]:
+    """Hold the lease for so long from now; False when this token does not hold it any more."""
+    return Statement(
+        "select redrive.renew_lease(p_name => %s::text, p_token => %s::bigint, p_seconds => %s::numeric)",
+        (name, token, seconds),
+        scalar,
+    )
+
+
+def release(name: str, token: int) -> Statement[bool]:
+    """Give the lease back; False when this token does not hold it any more."""
+    return Statement(
+        "select redrive.release_lease(p_name => %s::text, p_token => %s::bigint)", (name, token), scalar
+    )
+
+
 def free(name: str) -> Statement[bool]:
     """Take the lease from whoever holds it; False when there is none."""
     return Statement("select redrive.free_lease(p_name => %s::text)", (name,), scalar)

@@ -1,8 +1,9 @@
-"""The application: ``POST /webhooks/{source}``, and /livez, /readyz and /metrics for whoever watches over it.
+"""The application: ``POST /webhooks/{source}``, ``POST /tick/{queue}``, and /livez, /readyz and /metrics.
 
 Mounted inside another application it works without being told of that one's start and end: connections open
 with the first request, and what was refused is told to the database while requests come. Where it is told of
-the end, as under `redrive serve`, it first lets what is being recorded end, then closes the app.
+the end, as under `redrive serve`, it first lets what is being recorded end, and what ticks run, then closes
+the app.
 """
 
 from __future__ import annotations
@@ -22,23 +23,34 @@ from redrive.app import Redrive
 from redrive.errors import ConfigError
 from redrive.inbox.receiver import Answer, Receiver
 from redrive.settings import choose_database, load_settings
+from redrive.web.access import Access
 from redrive.web.metrics import Metrics
+from redrive.web.tick import Ticks
 from redrive.worker.service import Service
 
 
-def asgi(app: Redrive, *, receiver: Receiver | None = None, beside: Service | None = None) -> Starlette:
+def asgi(
+    app: Redrive,
+    *,
+    receiver: Receiver | None = None,
+    beside: Service | None = None,
+    ticks: Ticks | None = None,
+) -> Starlette:
     """The ASGI application of `app`; ``web.mount("/redrive", redrive.web.asgi(app))`` in FastAPI, Starlette.
 
     `receiver` None: one for the app's inboxes. Looks up their secrets, and which database it is, now;
     connects with the first request. `beside` starts and stops with the application, where that is told of
-    its start and end; None: nothing runs by itself. Raises `ConfigError` when a secret is absent or cannot be
-    right, when no database is named, and for an app without inboxes.
+    its start and end; None: nothing runs by itself. `ticks` None: what the environment lets tick may. Raises
+    `ConfigError` when a secret is absent or cannot be right, when no database is named, and for an app that
+    declares nothing.
     """
-    if not app.inboxes:
+    if not app.jobs:
         raise ConfigError(
-            "the app declares no inbox; declare one with app.inbox(source, provider=..., queue=...)"
+            "the app declares neither an inbox nor a job; declare one with "
+            "app.inbox(source, provider=..., queue=...) or @app.job(queue)"
         )
     given = receiver or _receiver(app)
+    ticking = ticks or Ticks(app, Access.from_environment(), spec=load_settings().app)
     metrics = Metrics(lambda: app.database.url)
 
     @asynccontextmanager
@@ -48,6 +60,7 @@ def asgi(app: Redrive, *, receiver: Receiver | None = None, beside: Service | No
         yield
         if beside is not None:
             await beside.stop()
+        await ticking.stop()
         await given.close()
         await metrics.close()
         await app.close()
@@ -59,6 +72,7 @@ def asgi(app: Redrive, *, receiver: Receiver | None = None, beside: Service | No
     made = Starlette(
         routes=[
             Route("/webhooks/{source}", _Webhooks(given), methods=["POST"]),
+            Route("/tick/{queue}", ticking.__call__, methods=["POST"]),
             Route("/livez", _live),
             Route("/readyz", ready),
             Route("/metrics", metrics.__call__),

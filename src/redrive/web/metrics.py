@@ -8,20 +8,13 @@ Not given   that, without a token, a proxy on this machine lets nobody in: one t
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
-from ipaddress import ip_address
 
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
 from redrive.watch.prometheus import MetricsPage, metrics_token
-
-# What proxies, tunnels and CDNs add: X-Forwarded-For, CF-Connecting-IP, True-Client-IP, X-Real-IP, …
-_FORWARDED = re.compile(
-    r"x-forwarded.*|forwarded|via|(.*-)?(connecting|client|real)-?ip|x-original-.*|cdn-loop"
-)
-_LOOPBACK_NAMES = ("localhost", "localhost.localdomain")
+from redrive.web.near import is_near
 
 
 class Metrics:
@@ -34,7 +27,7 @@ class Metrics:
 
     async def __call__(self, request: Request) -> Response:
         token = metrics_token()
-        if token is None and not _is_near(request):
+        if token is None and not is_near(request):
             return PlainTextResponse("Not Found", 404)
         if self._page is None:
             self._page = MetricsPage(self._url())
@@ -46,26 +39,3 @@ class Metrics:
     async def close(self) -> None:
         if self._page is not None:
             await self._page.close()
-
-
-def _is_near(request: Request) -> bool:
-    """Whether both ends of the connection are on this machine, and nobody stands between."""
-    here = request.scope.get("server")
-    ends = (request.client.host if request.client else None, here[0] if here else None)
-    hosts = request.headers.getlist("host")
-    if not all(map(_is_loopback, ends)) or len(hosts) != 1 or not _is_here(hosts[0]):
-        return False
-    return not any(_FORWARDED.fullmatch(name.lower()) for name in request.headers)
-
-
-def _is_here(host: str) -> bool:
-    """Whether a Host header, with or without a port, names this machine as itself."""
-    name = re.sub(r":[0-9]*$", "", host.strip()).lower()
-    return name.rstrip(".") in _LOOPBACK_NAMES or _is_loopback(name.removeprefix("[").removesuffix("]"))
-
-
-def _is_loopback(host: str | None) -> bool:
-    try:
-        return host is not None and ip_address(host).is_loopback
-    except ValueError:
-        return False

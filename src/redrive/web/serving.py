@@ -33,9 +33,12 @@ _BACKLOG = 2048
 class _Server(uvicorn.Server):
     """uvicorn's, but a signal that it has obeyed is no way to die: this process ends with exit code 0."""
 
-    def __init__(self, config: uvicorn.Config, started: Callable[[], None]) -> None:
+    def __init__(
+        self, config: uvicorn.Config, started: Callable[[], None], ending: Callable[[], None]
+    ) -> None:
         super().__init__(config)
         self._tell = started
+        self._tell_end = ending
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
@@ -57,6 +60,7 @@ class _Server(uvicorn.Server):
             os._exit(128 + number)
         log.info("draining", extra={"event": "serve_draining"})
         self.should_exit = True
+        self._tell_end()
         timer = threading.Timer(DRAIN + _LEAVING, os._exit, [0])
         timer.daemon = True
         timer.start()
@@ -76,10 +80,15 @@ def listen(host: str, port: int) -> socket.socket:
     return socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP, fileno=found.detach())
 
 
-def serve(application: Starlette, listening: socket.socket, started: Callable[[], None]) -> None:
+def serve(
+    application: Starlette,
+    listening: socket.socket,
+    started: Callable[[], None],
+    ending: Callable[[], None],
+) -> None:
     """Answer requests on `listening` until a signal; then what is under way, in `DRAIN` seconds at most.
 
-    `started` is called when signals are obeyed and requests answered.
+    `started` is called when signals are obeyed and requests answered, `ending` when the first signal came.
     """
     config = uvicorn.Config(
         application,
@@ -93,4 +102,4 @@ def serve(application: Starlette, listening: socket.socket, started: Callable[[]
     )
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_Server(config, started).serve([listening]))
+        runner.run(_Server(config, started, ending).serve([listening]))

@@ -60,7 +60,7 @@ _DECLARE = """
 select field, declared::text, override::text
   from redrive.declare_queue(p_queue => %s::text, p_policy => %s::jsonb)"""
 _CREATE = "select redrive.create_queue(p_queue => %s::text, p_policy => %s::jsonb)"
-_GOODBYE = "select redrive.worker_stop(p_worker => %s::text)"
+_GOODBYE = "select redrive.worker_stop(p_worker => %s::text, p_visitor => %s::text)"
 _BEAT = """
 select redrive.worker_beat(p_worker => %s::text, p_queues => %s::text[], p_running => %s::integer[],
                            p_held => %s::jsonb, p_concurrency => %s::integer)"""
@@ -119,8 +119,8 @@ class PostgresEngine:
         queues, counts = text_array(list(running)), int_array(list(running.values()))
         await self._rows(_BEAT, (self._worker, queues, counts, json.dumps(held), concurrency))
 
-    async def goodbye(self) -> None:
-        await self._rows(_GOODBYE, (self._worker,))
+    async def goodbye(self, visitor: str | None = None) -> None:
+        await self._rows(_GOODBYE, (self._worker, visitor))
 
     def abort(self) -> None:
         self._link.shut()

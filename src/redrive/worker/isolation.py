@@ -33,6 +33,14 @@ _LONGEST_LINE = 1_000_000
 _KILLING = 0.5
 # After its answer: what the app does at the end of its interpreter.
 _ENDING = 5.0
+# A failed attempt, so that somebody hears of it: it ends as a dead letter that says why.
+_NAMELESS = Decision(
+    "retry",
+    None,
+    "NotIsolated",
+    "two deliveries ended without a report, so it may run in a process of its own only, and this one does "
+    "not know the app's name to give it: set REDRIVE_APP to module:attribute, or use `redrive serve`",
+)
 
 
 class Isolation:
@@ -45,6 +53,8 @@ class Isolation:
 
     async def run(self, held: Held, began: Callable[[Held], None]) -> Decision:
         """How the handler ended, or that its process died."""
+        if not self._options.app_spec:
+            return _NAMELESS
         try:
             await self._room.acquire()
         except asyncio.CancelledError:

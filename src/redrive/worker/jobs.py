@@ -48,9 +48,12 @@ class Jobs:
         self.completing = completing or _mark
         self.loop = asyncio.get_running_loop()
 
-    async def start(self) -> None:
-        """Before the first job. Raises `Unavailable`, `SetupError`."""
-        await learn_installation(self.aside, self.database, self.pool)
+    async def start(self, knowing: Database | None = None) -> None:
+        """Before the first job; `knowing` may know already which database this is.
+
+        Raises `Unavailable`, `SetupError`.
+        """
+        await learn_installation(knowing or self.aside, self.aside, self.database, self.pool)
 
     def job(self, held: Held) -> Job:
         """For an `async def` handler."""

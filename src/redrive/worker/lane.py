@@ -36,6 +36,7 @@ class Lane:
         self.timeout: float | None = None
         self.max_attempts = 5
         self.limit: int | None = None
+        self.paused = False
         self.held: set[Held] = set()
         """Claimed and not yet settled, waiting ones included: what the heartbeat keeps."""
         self.busy = 0
@@ -57,6 +58,7 @@ class Lane:
         self.vt = float(policy["visibility_timeout"])
         self.timeout = None if timeout is None else float(timeout)
         self.max_attempts = int(policy["max_attempts"])
+        self.paused = bool(policy.get("paused"))
         limit = policy.get("concurrency")
         self.limit = None if limit is None else int(limit)
 

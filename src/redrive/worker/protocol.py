@@ -131,8 +131,11 @@ class Engine(Protocol):
         """This worker lives: what runs and which messages it holds, by queue. Waits for no lock."""
         ...
 
-    async def goodbye(self) -> None:
-        """This worker ends: it waits for nothing any more and holds no single-flight right."""
+    async def goodbye(self, visitor: str | None = None) -> None:
+        """This worker ends: it waits for nothing any more and holds no single-flight right.
+
+        `visitor`: it will come again, and so its queues count as worked by somebody of this name.
+        """
         ...
 
     def abort(self) -> None:

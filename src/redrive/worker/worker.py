@@ -17,6 +17,7 @@ from functools import partial
 
 from redrive.errors import ConfigError, RedriveError
 from redrive.job import JobDefinition
+from redrive.store.database import Database
 from redrive.worker.beat import Beat
 from redrive.worker.claimer import PATIENCE, Claimer
 from redrive.worker.engine import PostgresEngine
@@ -31,6 +32,7 @@ from redrive.worker.options import EXIT_OK, EXIT_REPLACE, WorkerOptions
 from redrive.worker.runner import Runner
 from redrive.worker.service import end, spawn
 from redrive.worker.settler import Settler
+from redrive.worker.signal import Signal
 from redrive.worker.stats import Stats
 from redrive.worker.tally import Telling
 
@@ -42,12 +44,26 @@ _DRAIN_GRACE = 2.0
 
 
 class Worker:
-    """Works the queues of `definitions` as `options` say; make it inside the event loop that is to run it."""
+    """Works the queues of `definitions` as `options` say; make it inside the event loop that is to run it.
 
-    def __init__(self, definitions: Mapping[str, JobDefinition], options: WorkerOptions) -> None:
+    `visitor` names one that comes for a while, again and again: it hears no notifications, its beginning and
+    end are no news, and between its visits the queue is known to be attended by this name.
+    """
+
+    def __init__(
+        self,
+        definitions: Mapping[str, JobDefinition],
+        options: WorkerOptions,
+        *,
+        visitor: str | None = None,
+    ) -> None:
         self.name = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
         self.stats = Stats()
+        self.changed: Signal[None] = Signal()
+        """A handler ended, or what was claimed was dropped."""
         self.options = options
+        self._visitor = visitor
+        self._news = logging.INFO if visitor is None else logging.DEBUG
         self._definitions = chosen(definitions, options.queues)
         self._lanes = {queue: Lane(queue, options.poll) for queue in self._definitions}
         self.telling = Telling({queue: lane.tally for queue, lane in self._lanes.items()})
@@ -98,12 +114,15 @@ class Worker:
         """Begin to drain; at once, from the event loop. Twice is fine."""
         self._ending.set()
 
-    async def start(self) -> None:
-        """Declare the policies and begin to work. Raises `SetupError`, `QueueMissing`, `Unavailable`."""
+    async def start(self, knowing: Database | None = None) -> None:
+        """Declare the policies and begin to work. Raises `SetupError`, `QueueMissing`, `Unavailable`.
+
+        `knowing`: another way into the same database, which may know already which one that is.
+        """
         try:
             for lane in self._lanes.values():
                 await self._declare(lane)
-            await self._jobs.start()
+            await self._jobs.start(knowing)
         except BaseException:
             await self._engine.close()
             await self._jobs.close()
@@ -111,10 +130,12 @@ class Worker:
         await self.heartbeat.start()
         await self.claimer.start()
         await self.beat.start()
-        await self.listener.start()
+        if self._visitor is None:
+            await self.listener.start()
         self._refresher = spawn(self._refresh(), "redrive-policy")
         self._started = True
-        log.info(
+        log.log(
+            self._news,
             "worker %s: %s, %d at once",
             self.name,
             ", ".join(self._lanes),
@@ -127,13 +148,23 @@ class Worker:
         """Whether the store answers and work is being claimed."""
         return self._started and not self._ending.is_set() and self.claimer.in_reach
 
+    @property
+    def paused(self) -> bool:
+        """Whether every one of its queues is, as it was last looked at."""
+        return all(lane.paused for lane in self._lanes.values())
+
+    @property
+    def holding(self) -> bool:
+        """Whether something runs, waits to be started, or has ended and is not settled."""
+        return bool(self.runner.running or self.runner.waiting or self._settler.unsettled)
+
     async def drain(self) -> None:
         """Claim no more, give back what has not started, let the rest end, cancel it, settle, say goodbye."""
         if self._drained:
             return
         self._drained = True
         self._ending.set()
-        log.info("draining: %d running", self.runner.running, extra={"event": "worker_draining"})
+        log.log(self._news, "draining: %d running", self.runner.running, extra={"event": "worker_draining"})
         await self.listener.stop()
         await end(self._refresher)
         self.claimer.pause()
@@ -154,7 +185,8 @@ class Worker:
         await self._goodbye()
         self.runner.close()
         await self._jobs.close()
-        log.info(
+        log.log(
+            self._news,
             "worker %s ended: %d done, %d unsettled",
             self.name,
             self.stats.done,
@@ -181,7 +213,7 @@ class Worker:
     async def _goodbye(self) -> None:
         try:
             async with asyncio.timeout(PATIENCE):
-                await self._engine.goodbye()
+                await self._engine.goodbye(self._visitor)
         except (RedriveError, TimeoutError) as error:
             log.debug("goodbye: %s", error)
         await self._engine.close()
@@ -215,6 +247,7 @@ class Worker:
         if self._drained and not self.runner.running:
             self._idle.set()
         self.claimer.changed()
+        self.changed.fire(None)
 
     def _stuck(self) -> None:
         if not self._ending.is_set():
