@@ -210,6 +210,23 @@ class TestWhatAnybodyMayDo:
 
 
 class TestOnSupabase:
+    def test_an_rpc_is_for_the_one_role_it_was_made_for(self, supabase: Doctor) -> None:
+        supabase.sql(
+            "create function public.enqueue() returns bigint language sql security definer "
+            "set search_path = '' as $$ select redrive.send('jobs', '{}') $$"
+        )
+        supabase.sql("revoke all on function public.enqueue() from public, anon, authenticated")
+        supabase.sql("grant execute on function public.enqueue() to authenticated")
+        assert "role authenticated may execute public.enqueue()" in supabase.one("definer_functions").problem
+        supabase.sql("comment on function public.enqueue() is 'Enqueues. (redrive 0123456789abcdef)'")
+        assert supabase.is_fine("definer_functions")
+        supabase.sql("grant execute on function public.enqueue() to anon")
+        assert "role anon and role authenticated may" in supabase.one("definer_functions").problem
+        supabase.sql("revoke execute on function public.enqueue() from anon, authenticated")
+        supabase.sql("grant execute on function public.enqueue() to public")
+        assert "everybody (PUBLIC) may" in supabase.one("definer_functions").problem
+        supabase.sql("drop function public.enqueue()")
+
     """Default privileges let anon and authenticated at every function of a schema."""
 
     def test_anon_is_anybody(self, supabase: Doctor) -> None:
