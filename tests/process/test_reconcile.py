@@ -9,15 +9,21 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from itertools import permutations
 
+import httpx
 import pytest
 
 from redrive import ConfigError, Redrive
 from redrive.inbox import source as sources
 from redrive.inbox.reconcile import Tally, reconciliation
 from redrive.inbox.source import ApiError
+from redrive.inbox.sources.github import GitHub
 from redrive.job import Reject
 from redrive.testing import Ran
-from tests.support.fastpix_inbox import Desk, desk
+from redrive.web import asgi
+from redrive.web.access import Access
+from redrive.web.tick import Ticks
+from tests.support.fastpix_api import Fault
+from tests.support.fastpix_inbox import QUEUE, Desk, desk
 from tests.support.working import until, working
 
 pytestmark = pytest.mark.timeout(110)
@@ -486,3 +492,44 @@ def _no_sleep(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
     monkeypatch.setattr(sources, "sleep", sleep)
     return slept
+
+
+async def test_its_schedules_message_reconciles_the_last_day_and_ticks_do_the_rest(database_url: str) -> None:
+    async with desk(database_url, reconcile="0 * * * *") as d:
+        assert d.app.schedules["reconcile-fastpix"].queue == "schedules"
+        transport = httpx.ASGITransport(asgi(d.app, ticks=Ticks(d.app, Access([]))), client=("127.0.0.1", 1))
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1", timeout=30) as http:
+            for queue in ("schedules", QUEUE):
+                assert (await http.post(f"/tick/{queue}")).json()["processed"] == 0
+            # A page each; the first one that is wholly older than a day is the last that is read.
+            d.api.most = 1
+            for hours in (0, 23, 25, 27):
+                d.api.add_media(f"m-{hours}", "ready", age=timedelta(hours=hours))
+            # What the database's scheduler, or a job of pg_cron's, sends.
+            message = {"schedule": "reconcile-fastpix", "tick": "2026-11-30T10:00:00+00:00"}
+            await d.app.send("schedules", message)
+            assert (await http.post("/tick/schedules")).json() == {"processed": 1, "failed": 0, "skipped": 0}
+            assert (await http.post(f"/tick/{QUEUE}")).json() == {"processed": 3, "failed": 0, "skipped": 0}
+            assert d.rows('select "id" from fastpix.media order by 1') == [("m-0",), ("m-23",), ("m-25",)]
+            assert d.rows("select distinct origin from redrive.webhook_event") == [("reconcile",)]
+            d.api.faults = [Fault("/v1/", 401)]
+            await d.app.send("schedules", message)
+            assert (await http.post("/tick/schedules")).json() == {"processed": 0, "failed": 1, "skipped": 0}
+
+
+def test_on_a_schedule_it_takes_an_api_that_can_tell_and_a_time_that_can_be() -> None:
+    with pytest.raises(
+        ConfigError, match=r"reconcile: inbox github has no API .* declare it with api=\.\.\."
+    ):
+        Redrive().inbox("github", provider="github", queue="hooks", reconcile="0 * * * *")
+    with pytest.raises(ConfigError, match="schedule 'reconcile-github': cron text 'hourly'"):
+        Redrive().inbox("github", provider="github", queue="hooks", api=GitHub(app=True), reconcile="hourly")
+    app = Redrive()
+
+    @app.job("schedules")
+    async def mine() -> None: ...
+
+    with pytest.raises(
+        ConfigError, match=r"queue 'schedules' has the job .*mine.*; reconcile of inbox 'github'"
+    ):
+        app.inbox("github", provider="github", queue="hooks", api=GitHub(app=True), reconcile=3600)

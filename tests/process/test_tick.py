@@ -27,7 +27,7 @@ from tests.support.working import APP, Journal, count, fetch, make_queue, send, 
 
 Db = psycopg.Connection[Any]
 
-pytestmark = pytest.mark.timeout(20)
+pytestmark = pytest.mark.timeout(60)
 
 
 @dataclass

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import (
@@ -11,7 +10,6 @@ from typing import (
     Concatenate,
     ParamSpec,
     Protocol,
-    TypedDict,
     TypeVar,
     Unpack,
     cast,
@@ -22,13 +20,15 @@ from redrive.app.handle import JobHandle
 from redrive.app.inboxes import Inboxes
 from redrive.app.intents import Rpc, Rpcs, check_name
 from redrive.app.outbox import Outbox, SendManyOptions, SendOptions
+from redrive.app.policies import Policy, policy_of
 from redrive.app.schedules import QUEUE, Schedules
 from redrive.app.sync import SyncRedrive
-from redrive.errors import ConfigError, InvalidArgument
+from redrive.errors import ConfigError
 from redrive.inbox.inbox import LIMIT, Inbox
+from redrive.inbox.reconcile import sweeping
 from redrive.job import Job, JobDefinition, SyncJob, place_of
 from redrive.payload import MAX_PAYLOAD
-from redrive.policy import Backoff, QueuePolicy, check_count
+from redrive.policy import check_count
 from redrive.store import messages
 from redrive.store.database import Database
 from redrive.store.messages import Sent
@@ -44,28 +44,6 @@ P = TypeVar("P")
 A = ParamSpec("A")
 R = TypeVar("R")
 F = TypeVar("F", bound=Callable[..., Any])
-
-
-class Policy(TypedDict, total=False):
-    """What `Redrive.job` takes of a queue's policy, in seconds and numbers; see `QueuePolicy`.
-
-    ``timeout=None`` is no timeout, ``key_field=None`` no key in the payload, ``concurrency=None`` no cap,
-    ``archive_retention=None`` for ever.
-    """
-
-    max_attempts: int
-    visibility_timeout: float
-    timeout: float | None
-    backoff: Backoff
-    concurrency: int | None
-    single_flight: bool
-    key_field: str | None
-    key_retention: float
-    archive: bool
-    archive_retention: float | None
-    archive_max_rows: int | None
-    archive_max_bytes: int | None
-    notify: bool
 
 
 class Redrive:
@@ -132,7 +110,7 @@ class Redrive:
         and for an unknown field or impossible value of the policy; `InvalidArgument` for the queue's name.
         """
         messages.check_sendable(queue)
-        declared = _policy(f"job of queue {queue!r}", policy)
+        declared = policy_of(f"job of queue {queue!r}", policy)
 
         def register(handler: Callable[..., Any]) -> JobHandle[Any, ..., Any]:
             definition = JobDefinition.of(queue, handler, declared, decimals=self._decimals)
@@ -168,6 +146,7 @@ class Redrive:
         config: Mapping[str, Any] | None = None,
         url: str | None = None,
         api: Api | None = None,
+        reconcile: str | float | timedelta | None = None,
         **policy: Unpack[Policy],
     ) -> None:
         """Receive the webhooks of `source`, at ``POST /webhooks/{source}`` of `redrive.web.asgi(app)`.
@@ -181,6 +160,7 @@ class Redrive:
         config     how a generic provider signs
         url        where the sender posts to, for twilio alone, which signs that; None: as seen here
         api        where the truth is: events that no handler takes are fetched from there again
+        reconcile  when the last 24 hours are compared with the API: as of `schedule`, whose queue it is in
 
         The queue's policy as of `job`. Secrets are looked up when the receiver starts. Raises `ConfigError`.
         """
@@ -204,7 +184,11 @@ class Redrive:
                 f"queue {queue!r} takes the ticks of schedule {', '.join(ticks)}; inbox {source!r} cannot "
                 "send into it: use another"
             )
-        self._inboxes.add(declared, _policy(f"inbox {source!r}", policy))
+        self._inboxes.add(declared, policy_of(f"inbox {source!r}", policy))
+        if reconcile is not None:
+            self._check_free(QUEUE, f"reconcile of inbox {source!r}")
+            sweep = sweeping(declared, lambda: self.database)
+            self._schedules.add_own(f"reconcile-{source}", reconcile, sweep)
 
     def on(self, source: str, pattern: str) -> Callable[[F], F]:
         """Handle events of `source` whose type fits `pattern`: ``@app.on("fastpix", "video.media.*")``.
@@ -250,7 +234,7 @@ class Redrive:
         """
         if callable(when):
             raise ConfigError(f'{place_of(when)}: say when: @app.schedule("0 3 * * *"), or @app.schedule(60)')
-        declared = _policy(f"schedule {name!r}" if name else "schedule", policy)
+        declared = policy_of(f"schedule {name!r}" if name else "schedule", policy)
 
         def register(target: F) -> F:
             if not isinstance(cast("object", target), JobHandle):
@@ -371,21 +355,3 @@ class Register(Protocol):
     def __call__(self, handler: Callable[[SyncJob], R], /) -> JobHandle[None, [SyncJob], R]: ...
     @overload
     def __call__(self, handler: Callable[Concatenate[P, A], R], /) -> JobHandle[P, Concatenate[P, A], R]: ...
-
-
-def _policy(what: str, given: Policy) -> QueuePolicy:
-    values: dict[str, Any] = {**given}
-    if unknown := sorted(values.keys() - Policy.__annotations__.keys()):
-        known = ", ".join(sorted(Policy.__annotations__))
-        raise ConfigError(f"{what}: there is no policy {unknown[0]!r}; there are: {known}")
-    # QueuePolicy's None is "not declared".
-    if values.get("timeout", 0) is None:
-        values["timeout"] = math.inf
-    if values.get("archive_retention", 0) is None:
-        values["archive_retention"] = math.inf
-    if values.get("key_field", "") is None:
-        values["key_field"] = ""
-    try:
-        return QueuePolicy(**values)
-    except InvalidArgument as error:
-        raise ConfigError(f"{what}: {error}") from error

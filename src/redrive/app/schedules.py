@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -75,6 +75,11 @@ class Schedules:
         self._functions[made.name] = function
         self._jobs = None
         return made
+
+    def add_own(self, name: str, when: object, function: Callable[[], Awaitable[None]]) -> Schedule:
+        """Put something of redrive's on a schedule, at UTC's times. Raises `ConfigError`."""
+        how = {"tz": "UTC", "missed": "one", "overlap": "skip"}
+        return self.add(function, when, name=name, queue=None, payload=None, policy=QueuePolicy(), **how)
 
     def _add_job(
         self,

@@ -16,9 +16,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, Protocol, runtime_checkable
 
@@ -28,6 +29,10 @@ from redrive.inbox.source import Api, Listed, Page, Source, State, Stored, patie
 from redrive.store import events
 from redrive.store.database import Database
 
+log = logging.getLogger("redrive.inbox")
+
+# What a schedule looks at: what was created since.
+WINDOW = timedelta(hours=24)
 # An event's id has 255 characters, and may get the time of its receipt appended.
 _MOST_OF_A_RESOURCE = 150
 _RECORDS = 1_000
@@ -107,10 +112,42 @@ def reconciliation(
         case Redeliverer() as api:
             return Redelivery(api, database, orders)
         case _:
-            raise ConfigError(
-                f"inbox {inbox.source} has no API to reconcile with; declare it with api=..., such as "
-                "api=FastPix() or api=GitHub(...)"
+            raise ConfigError(_no_api(inbox))
+
+
+def sweeping(inbox: Inbox, database: Callable[[], Database]) -> Callable[[], Awaitable[None]]:
+    """What a schedule runs: the reconciliation of what was created in the last 24 hours.
+
+    Raises `ConfigError` when the inbox has no API that can tell; the function raises as the run.
+    """
+    if not isinstance(inbox.api, (Source, Redeliverer)):
+        raise ConfigError(f"reconcile: {_no_api(inbox)}")
+
+    async def reconcile() -> None:
+        since = await database().run(events.now()) - WINDOW
+        run = reconciliation(inbox, database(), since, dry_run=False, step=lambda done: None)
+        try:
+            await run.run()
+        finally:
+            sent = sum(tally.sent for tally in run.report.values())
+            listed = sum(tally.listed for tally in run.report.values())
+            log.log(
+                logging.INFO if sent else logging.DEBUG,
+                "inbox %s: reconciled %d of the last 24 hours, %d sent",
+                inbox.source,
+                listed,
+                sent,
+                extra={"event": "reconciled", "source": inbox.source},
             )
+
+    return reconcile
+
+
+def _no_api(inbox: Inbox) -> str:
+    return (
+        f"inbox {inbox.source} has no API to reconcile with; declare it with api=..., such as "
+        "api=FastPix() or api=GitHub(...)"
+    )
 
 
 class Sweep:
