@@ -1,4 +1,6 @@
-"""Run the rings of tests, innermost first, and end with one line: ``N passed, N failed, N skipped``.
+"""Run the rings of tests and end with one line: ``N passed, N failed, N skipped``.
+
+Some run side by side, since most of their tests wait for processes; what a ring says is shown at its end.
 
 A ring whose tool is missing gets it from Debian's packages where that is possible (root, or sudo that asks
 nothing); else the ring is skipped, and the last lines say which and why. With REDRIVE_TEST_ALL=1 each such
@@ -12,8 +14,10 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from xml.etree import ElementTree
@@ -22,6 +26,8 @@ ROOT = Path(__file__).resolve().parent.parent
 POSTGRES_15 = Path("/usr/lib/postgresql/15/bin")
 # Debian keeps servers out of an ordinary user's PATH.
 SEARCH_PATH = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin", "/usr/local/sbin"])
+# How many tests run at a time, in all rings together: on two cores, five keep both busy and none late.
+ROOM = 2 * (os.cpu_count() or 1) + 1
 # pytest's exit codes: 0 all passed, 1 some failed, 5 nothing collected.
 NO_TESTS = 5
 
@@ -37,7 +43,7 @@ class Tool:
 
 @dataclass(frozen=True, slots=True)
 class Ring:
-    """A folder of tests, what it needs, and how many run at a time: processes mostly wait, SQL does not."""
+    """A folder of tests, what it needs, and how many of them run at a time."""
 
     name: str
     folder: str
@@ -46,6 +52,8 @@ class Ring:
     environment: tuple[tuple[str, str], ...] = ()
     selection: str = ""
     """pytest's -m."""
+    fuzzes: bool = False
+    """Whether it needs the plugin of schemathesis, which takes longer to start than pytest itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,9 +84,11 @@ EXTENSIONS = Path("/usr/share/postgresql/15/extension")
 LINTER = Tool("plpgsql_check", "postgresql-15-plpgsql-check", (EXTENSIONS / "plpgsql_check.control").exists)
 CRON = Tool("pg_cron", "postgresql-15-cron", (EXTENSIONS / "pg_cron.control").exists)
 
+# The longest first, and the ones that wait beside the ones that do not.
 RINGS = (
-    Ring("unit", "tests/unit", workers=2),
+    Ring("process", "tests/process", workers=3, fuzzes=True),
     Ring("sql", "tests/sql", workers=2),
+    Ring("chaos", "tests/chaos", needs=(PGBOUNCER, FAKETIME), workers=2),
     Ring(
         "sql on Postgres 15",
         "tests/sql",
@@ -95,9 +105,8 @@ RINGS = (
         workers=2,
         environment=(("REDRIVE_PG_BIN", str(POSTGRES_15)),),
     ),
-    Ring("process", "tests/process", workers=3),
+    Ring("unit", "tests/unit", workers=2),
     Ring("upgrade", "tests/upgrade"),
-    Ring("chaos", "tests/chaos", needs=(PGBOUNCER, FAKETIME), workers=2),
 )
 
 
@@ -181,25 +190,62 @@ def apt_install(package: str) -> str | None:
 
 
 def run(ring: Ring, arguments: Sequence[str], folder: Path) -> Result:
-    """Run one ring in a pytest of its own, its output straight to the terminal."""
-    print(f"\n== {ring.name} ({ring.folder})", flush=True)
+    """Run one ring in a pytest of its own, and show its output when it is over."""
     report = folder / f"{ring.name}.xml"
     command = [sys.executable, "-m", "pytest", ring.folder, "-q", "--no-header", f"--junitxml={report}"]
     command += ["-n", str(ring.workers), "--dist", "worksteal"] if ring.workers > 1 else []
     command += ["-m", ring.selection] if ring.selection else []
+    command += [] if ring.fuzzes else ["-p", "no:schemathesis"]
     # A database that a developer's shell points to is never the tests' own.
     ours = {k: v for k, v in os.environ.items() if k not in {"DATABASE_URL", "REDRIVE_DATABASE_URL"}}
     environment = {**ours, "PATH": SEARCH_PATH, **dict(ring.environment)}
+    output = folder / f"{ring.name}.out"
+    print(f"== {ring.name} ({ring.folder}) begins", flush=True)
     start = time.monotonic()
-    code = subprocess.run([*command, *arguments], cwd=ROOT, env=environment, check=False).returncode
+    with output.open("w") as out:
+        code = subprocess.run(
+            [*command, *arguments],
+            cwd=ROOT,
+            env=environment,
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            check=False,
+        ).returncode
+    seconds = time.monotonic() - start
+    print(f"\n== {ring.name} ({ring.folder})\n{output.read_text(errors='replace')}", flush=True)
     written = report.read_text() if report.exists() else None
-    return count(ring.name, written, code, time.monotonic() - start, filtered=bool(arguments))
+    return count(ring.name, written, code, seconds, filtered=bool(arguments))
+
+
+def side_by_side(rings: Sequence[Ring], room: int, one: Callable[[Ring], Result]) -> list[Result]:
+    """`one` of each ring, in their order: as many at once as `room` has workers for, a wider one alone."""
+    left = room
+    change = threading.Condition()
+
+    def in_turn(ring: Ring, workers: int) -> Result:
+        nonlocal left
+        try:
+            return one(ring)
+        finally:
+            with change:
+                left += workers
+                change.notify()
+
+    with ThreadPoolExecutor(max(len(rings), 1)) as threads:
+        begun = []
+        for ring in rings:
+            workers = min(ring.workers, room)
+            with change:
+                change.wait_for(lambda: left >= workers)  # noqa: B023
+                left -= workers
+            begun.append(threads.submit(in_turn, ring, workers))
+        return [each.result() for each in begun]
 
 
 def main(arguments: Sequence[str]) -> int:
     runnable, skips = choose(RINGS, fetch([tool for ring in RINGS for tool in ring.needs]))
     with tempfile.TemporaryDirectory(prefix="redrive-tests-") as folder:
-        results = [run(ring, arguments, Path(folder)) for ring in runnable]
+        results = side_by_side(runnable, ROOM, lambda ring: run(ring, arguments, Path(folder)))
     lines, code = closing(results, skips, all_or_fail=os.environ.get("REDRIVE_TEST_ALL") == "1")
     print("\n" + "\n".join(lines), flush=True)
     return code

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import threading
 from pathlib import Path
 
 import pytest
@@ -61,6 +62,54 @@ class TestFetchingTools:
         monkeypatch.setattr(runner, "apt_install", asked.append)
         runner.fetch([POOLER, POOLER])
         assert asked == ["pooler-package"]
+
+
+class TestSideBySide:
+    def test_results_come_in_the_order_of_the_rings(self) -> None:
+        rings = [Ring(name, "tests", workers=2) for name in "abc"]
+        assert [each.ring for each in runner.side_by_side(rings, 5, lambda ring: Result(ring.name))] == [
+            *"abc"
+        ]
+
+    def test_no_more_run_at_once_than_there_is_room_for(self) -> None:
+        now: list[Ring] = []
+        most = 0
+        lock = threading.Lock()
+
+        def one(ring: Ring) -> Result:
+            nonlocal most
+            with lock:
+                now.append(ring)
+                most = max(most, sum(each.workers for each in now))
+            together.wait(10) if ring.name in "ab" else None
+            with lock:
+                now.remove(ring)
+            return Result(ring.name)
+
+        # Two of them do run at the same time, or this would break.
+        together = threading.Barrier(2)
+        rings = [
+            Ring(name, "tests", workers=workers) for name, workers in zip("abcd", (3, 2, 2, 1), strict=True)
+        ]
+        assert len(runner.side_by_side(rings, 5, one)) == 4
+        assert most == 5
+
+    def test_a_ring_wider_than_the_room_runs_alone(self) -> None:
+        rings = [Ring("wide", "tests", workers=9), Ring("narrow", "tests")]
+        assert len(runner.side_by_side(rings, 2, lambda ring: Result(ring.name))) == 2
+
+    def test_one_that_breaks_off_keeps_no_other_from_running(self) -> None:
+        ran: list[str] = []
+
+        def one(ring: Ring) -> Result:
+            ran.append(ring.name)
+            if ring.name == "a":
+                raise OSError("no room on the disk")
+            return Result(ring.name)
+
+        with pytest.raises(OSError, match="no room"):
+            runner.side_by_side([Ring(name, "tests", workers=2) for name in "abc"], 2, one)
+        assert ran == [*"abc"]
 
 
 class TestCounting:
