@@ -42,6 +42,10 @@ class Export(BaseModel):
     rows: int = 1000
 
 
+class Closed(BaseModel, extra="forbid"):
+    n: int
+
+
 class Works:
     """An app on a project, and what its handlers were given."""
 
@@ -62,6 +66,10 @@ class Works:
         @self.app.rpc("order_missing", role="authenticated")
         @self.app.job("export_jobs")
         async def export(export: Export) -> None: ...
+
+        @self.app.rpc("count_once", role="service_role", requester=None, key="count:{n}")
+        @self.app.job("count_jobs")
+        async def counted(payload: Closed) -> None: ...
 
 
 def install(project: Project) -> Works:
@@ -174,6 +182,7 @@ def test_what_is_no_value_of_the_type_is_postgres_own_400(
         ({"claims": {"sub": "auth0|42"}}, "enqueue_email needs a user, and the token's sub is no UUID"),
         ({"claims": {"sub": {"id": 1}}}, "enqueue_email needs a user, and the token's sub is no UUID"),
         ({"claims": {"sub": str(USER) + "\n"}}, "enqueue_email needs a user, and the token's sub is no UUID"),
+        ({"claims": {"sub": "x" + str(USER)}}, "enqueue_email needs a user, and the token's sub is no UUID"),
     ],
 )
 def test_without_a_user_it_is_a_401(
@@ -263,6 +272,14 @@ async def test_with_another_pgmq_and_without_schema_auth_it_is_the_same(
     with use_database(works.app, project.url):
         assert await run_until_idle(works.app) == Ran(done=1)
     assert {call(project, works, "enqueue_email", {"p_template": "welcome"})} == ids
+    projects.drop(project)
+
+
+def test_a_key_that_an_older_pgmq_has_no_place_for_is_a_503(projects: Projects) -> None:
+    """No headers there, and a payload that takes no other member."""
+    project = projects.make("1.4.4", migrated=True)
+    error = refused(project, install(project), "count_once", {"p_n": 1}, role="service_role")
+    assert error.sqlstate == "PT503" and "pgmq without headers" in str(error.diag.message_detail)
     projects.drop(project)
 
 

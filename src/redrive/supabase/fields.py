@@ -186,7 +186,7 @@ class _Reader:
             inner, default = self._default(inner)
         kind, nullable = self._kind(inner)
         if default is not None:
-            default = self._written(inner, kind, nullable, default[0])
+            default = self._written(inner, kind, default[0])
         return Field(name, alias if isinstance(alias, str) else name, kind, nullable, default)
 
     def _default(self, schema: dict[str, Any]) -> tuple[dict[str, Any], list[Any]]:
@@ -197,7 +197,7 @@ class _Reader:
             raise Unfit("it goes on after an error; refuse what does not fit")
         return schema["schema"], [schema["default"]]
 
-    def _written(self, schema: dict[str, Any], kind: Kind, nullable: bool, default: object) -> str:
+    def _written(self, schema: dict[str, Any], kind: Kind, default: object) -> str:
         whole = {"type": "definitions", "schema": schema, "definitions": [*self._definitions.values()]}
         validator = SchemaValidator(cast("Any", whole), cast("Any", self._config))
         try:
@@ -207,7 +207,7 @@ class _Reader:
             raise Unfit(
                 f"its default {default!r:.60} does not fit its own type ({message}); mend it"
             ) from None
-        if valid is None and nullable:
+        if valid is None:
             return "null"
         plain = _plain(valid)
         try:
