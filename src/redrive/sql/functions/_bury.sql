@@ -1,6 +1,7 @@
 -- _bury: messages whose rows the caller holds become dead letters with their whole history, in the caller's transaction.
 -- No dead-letter queue: they are put back for five minutes and nothing else waits (they count as parked). Returns how many died.
-create function redrive._bury(q redrive.queue, p_ids bigint[], p_reasons text[]) returns integer
+-- p_error: why, where that is no failed attempt of theirs.
+create function redrive._bury(q redrive.queue, p_ids bigint[], p_reasons text[], p_error text default null) returns integer
 language plpgsql set search_path = ''
 as $$
 declare
@@ -21,7 +22,7 @@ begin
         insert into pgmq.%I (vt, message)
         select $3, jsonb_build_object(
                    'original_msg_id', m.msg_id, 'read_ct', m.read_ct, 'enqueued_at', m.enqueued_at, 'dead_lettered_at', $3,
-                   'payload', m.message, 'attempts', %s, 'reason', r.reason, 'error', f.error, 'failures', coalesce(f.failures, '[]'),
+                   'payload', m.message, 'attempts', %s, 'reason', r.reason, 'error', coalesce($5, f.error), 'failures', coalesce(f.failures, '[]'),
                    'headers', %s, 'key', %s,
                    'generation', %s, 'origin', %s)
           from pgmq.%I m
@@ -31,10 +32,10 @@ begin
          order by m.msg_id $q$,
         'q_' || q.queue || '_dlq', redrive._part(q, 'attempt'), redrive._part(q, 'headers'), redrive._part(q, 'key'),
         redrive._part(q, 'generation'), redrive._part(q, 'origin'), 'q_' || q.queue)
-      using p_ids, p_reasons, v_now, q.queue;
+      using p_ids, p_reasons, v_now, q.queue, p_error;
     get diagnostics v_buried = row_count;
     perform redrive._finish(q, p_ids, 'dead', null);
     return v_buried;
 end
 $$;
-revoke all on function redrive._bury(redrive.queue, bigint[], text[]) from public;
+revoke all on function redrive._bury(redrive.queue, bigint[], text[], text) from public;
