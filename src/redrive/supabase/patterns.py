@@ -67,8 +67,7 @@ class _Reader:
             low, high = self._counts()
         elif self._next() in ("*", "+", "?"):
             self.at += 1
-        if self._next() in ("*", "+", "?", "{"):
-            raise _Other
+        # A second one, also the ? of a lazy one, is no character of the language.
         return states * max(low, high)
 
     def _counts(self) -> tuple[int, int]:
