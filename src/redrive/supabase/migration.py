@@ -6,17 +6,15 @@ the app does not have any more. The same app and options make the same text afte
 
 from __future__ import annotations
 
-import importlib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from redrive.app import Redrive
 from redrive.sql import table_files
 from redrive.store import install
 from redrive.store.script import block, literal
-from redrive.supabase import cron, intents, queues, wrappers
+from redrive.supabase import cron, intents, queues, recipe, wrappers
 from redrive.supabase.plan import Options, Section
 
 _MAKES = "makes: "
@@ -47,24 +45,15 @@ class Said:
 def sections(app: Redrive, options: Options) -> list[Section]:
     """What the file is made of, in its order. Raises `ConfigError` for what cannot be made."""
     found: list[Section | None] = [
-        _of("recipe", "opening", app, options),
+        recipe.opening(app, options),
         queues.section(app),
-        _of("recipe", "replacement", app, options),
+        recipe.replacement(app, options),
         queues.schedules(app),
         None if options.api_schema is None else wrappers.section(options.api_schema),
         intents.section(app),
         cron.section(app, options),
     ]
     return [each for each in found if each is not None]
-
-
-def _of(module: str, name: str, *arguments: object) -> Any:
-    # INTERIM: until every module is there.
-    try:
-        found = importlib.import_module(f"redrive.supabase.{module}")
-    except ModuleNotFoundError:
-        return None
-    return getattr(found, name)(*arguments)
 
 
 def text(parts: Sequence[Section], *, options: str, vault: Sequence[str] = (), before: Said = Said()) -> str:
