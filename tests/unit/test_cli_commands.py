@@ -114,9 +114,10 @@ DESTRUCTIVE = {
     "prune",
     "schedule drop",
 }
-# A name in quotes is one of pg_cron's jobs.
+# A name in quotes is one of pg_cron's jobs; so is "redrive drain QUEUE".
 _MENTIONED = re.compile(
-    r"(?<!from )(?<!')\bredrive ((?:queue|message|dlq|inbox|key|lease|schedule|alerts|supabase) [a-z-]+|[a-z]+)\b"
+    r"(?<!from )(?<!')\bredrive (?!drain )"
+    r"((?:queue|message|dlq|inbox|key|lease|schedule|alerts|supabase) [a-z-]+|[a-z]+)\b"
 )
 
 
