@@ -1,4 +1,7 @@
-"""Everything through PgBouncer in transaction mode, where no two transactions need share a session."""
+"""Everything through PgBouncer in transaction mode, where no two transactions need share a session.
+
+As hosted databases have it: the user's name says which project's; statements and locks have eight seconds.
+"""
 
 from __future__ import annotations
 
@@ -11,18 +14,23 @@ from pathlib import Path
 from typing import Any, cast
 
 import asyncpg
+import httpx
 import psycopg
 import pytest
 from psycopg.rows import namedtuple_row
 from sqlalchemy.ext.asyncio import create_async_engine
 
-from redrive import Redrive
+from redrive import Job, Redrive
 from redrive.store import alerts
 from redrive.store.database import Database
 from redrive.store.statement import Statement, scalar
+from redrive.web import asgi
+from redrive.web.access import Access
+from redrive.web.tick import Ticks
+from redrive.worker.drain import BUSY
 from tests.chaos.conftest import APP, Db, set_policy
 from tests.support.chaos_app import TABLES
-from tests.support.cli import fine
+from tests.support.cli import fine, run
 from tests.support.pgbouncer import PgBouncer
 from tests.support.server import Server
 from tests.support.working import Journal, WorkerProcess, count, fetch, until_blocking
@@ -51,8 +59,12 @@ def pooled() -> Generator[Pooled]:
     server = Server()
     try:
         server.start()
+        with psycopg.connect(server.url, autocommit=True) as db:
+            for setting in ("statement_timeout", "lock_timeout"):
+                db.execute(f"alter role current_user set {setting} = '8s'".encode())
         with PgBouncer(server.tcp_url, pool=POOL) as bouncer:
-            yield Pooled(server, bouncer, bouncer.url("postgres"))
+            url = bouncer.url("postgres").replace("@", ".abcdefghijklmnopqrst@") + "?sslmode=prefer"
+            yield Pooled(server, bouncer, url)
     finally:
         server.stop()
 
@@ -270,3 +282,49 @@ async def test_an_alert_is_told_once_by_many_checkers(migrated: Pooled) -> None:
         ]
     finally:
         await database.close()
+
+
+async def test_ticks_drain_their_queues_and_one_at_a_time(migrated: Pooled, db: Db) -> None:
+    db.execute("select redrive.create_queue('ticked')")
+    app = Redrive(migrated.url)
+    gate = asyncio.Event()
+
+    @app.job("ticked", visibility_timeout=1)
+    async def ticked(payload: dict[str, Any], job: Job) -> None:
+        if payload["wait"]:
+            await gate.wait()
+        async with job.transaction() as connection:
+            await connection.execute("insert into effect (name) values (%s)", (f"ticked {job.msg_id}",))
+
+    ticks = Ticks(app, Access([]))
+    transport = httpx.ASGITransport(asgi(app, ticks=ticks), client=("127.0.0.1", 1))
+    async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1", timeout=30) as http:
+
+        async def tick() -> dict[str, Any]:
+            return (await http.post("/tick/ticked")).json()
+
+        assert await tick() == {"processed": 0, "failed": 0, "skipped": 0}
+        await app.send_many("ticked", [{"wait": False}] * 100)
+        assert await tick() == {"processed": 100, "failed": 0, "skipped": 0}
+        await app.send("ticked", {"wait": True})
+        first, second = asyncio.create_task(tick()), asyncio.create_task(tick())
+        done, _ = await asyncio.wait({first, second}, return_when=asyncio.FIRST_COMPLETED)
+        assert [each.result()["reason"] for each in done] == [BUSY]
+        # Twice its visibility timeout, kept by its heartbeat.
+        await asyncio.sleep(2)
+        gate.set()
+        told = await asyncio.gather(first, second)
+        assert sorted(each["processed"] for each in told) == [0, 1]
+        async with app.database.connection() as connection:
+            found = await (
+                await connection.execute("select count(*) from effect where name like 'ticked %'")
+            ).fetchone()
+        assert found == (101,)
+    await ticks.stop()
+    await app.close()
+
+
+def test_the_doctor_can_ask_all_it_wants_to_know(migrated: Pooled) -> None:
+    found = json.loads(run("doctor", "--json", "--database", migrated.url).out)
+    assert found
+    assert [each["problem"] for each in found if each["problem"].startswith("this check failed")] == []
