@@ -90,12 +90,12 @@ def _filled(code: str, app: Redrive, options: Options) -> str:
     functions = dict(_FUNCTIONS)
     if _ENQUEUE in app.rpcs:
         functions[f"public.{_ENQUEUE}(text)"] = "pgmq"
-    rows = ",\n".join(f"({literal(each)}, {literal(word)})" for each, word in functions.items())
+    rows = ",".join(f"\n{' ' * 17}({literal(each)}, {literal(word)})" for each, word in functions.items())
     names = {
         "{functions}": takeover.FOUND_FUNCTIONS,
         "{others}": takeover.OTHER_FUNCTIONS,
         "{tables}": takeover.FOUND_TABLES,
-        "{of_recipe}": f"values {rows}",
+        "{of_recipe}": f"values{rows}",
         "{jobs}": _array(_JOBS),
         "{queues}": _array(options.keys_of),
         "{api_schema}": "null::text" if options.api_schema is None else literal(options.api_schema),

@@ -22,7 +22,8 @@ FOUND_FUNCTIONS = """
              from ({of_recipe}) w (signature, word)
              join pg_catalog.pg_proc p on p.oid = to_regprocedure(w.signature)
             where coalesce(obj_description(p.oid, 'pg_proc'), '') !~ '[(]redrive [0-9a-f]{16}[)]$'
-              and case p.prokind when 'f' then strpos(pg_get_functiondef(p.oid), w.word) > 0 end"""
+              and case p.prokind when 'f' then strpos(pg_get_functiondef(p.oid), w.word) > 0 end
+       """
 
 # What has such a signature, and is neither the recipe's nor ours.
 OTHER_FUNCTIONS = """
@@ -31,7 +32,8 @@ OTHER_FUNCTIONS = """
              join pg_catalog.pg_proc p on p.oid = to_regprocedure(w.signature)
              join pg_catalog.pg_namespace n on n.oid = p.pronamespace
             where coalesce(obj_description(p.oid, 'pg_proc'), '') !~ '[(]redrive [0-9a-f]{16}[)]$'
-              and case p.prokind when 'f' then strpos(pg_get_functiondef(p.oid), w.word) = 0 else true end"""
+              and case p.prokind when 'f' then strpos(pg_get_functiondef(p.oid), w.word) = 0 else true end
+       """
 
 FOUND_TABLES = """
            select w.name, w.kept
@@ -40,7 +42,8 @@ FOUND_TABLES = """
                  ('public.worker_leases', 'worker_name', 'worker_leases_before_redrive')) w (name, has, kept)
              join pg_catalog.pg_class c on c.oid = to_regclass(w.name) and c.relkind in ('r', 'p')
              join pg_catalog.pg_attribute a
-               on a.attrelid = c.oid and a.attname = w.has and not a.attisdropped"""
+               on a.attrelid = c.oid and a.attname = w.has and not a.attisdropped
+       """
 
 LOCKS = """
 declare
