@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 import psycopg
 import pytest
@@ -158,6 +159,30 @@ def test_a_pgmq_public_that_is_there_stays_as_it_is_and_opens_nothing_of_ours(pr
             assert request.execute("select * from public.read_with_dlq('email_jobs', 30, 1)").fetchall()
     finally:
         projects.drop(exposed)
+
+
+def test_what_is_kept_of_the_recipe_is_closed_to_clients_whoever_could_read_it_before(
+    projects: Projects,
+) -> None:
+    replaced = projects.make()
+    try:
+        # As projects had them whose tables were granted to everyone by themselves.
+        replaced.read(
+            "create table public.processed_jobs (idempotency_key text primary key, number bigserial); "
+            "create table public.worker_leases (worker_name text primary key, lease_until timestamptz); "
+            "grant all on all tables in schema public to anon, authenticated, service_role; "
+            "grant select (idempotency_key) on public.processed_jobs to public, anon"
+        )
+        apply(replaced, replace(OPTIONS, replace_recipe=True))
+        with replaced.connect() as owner:
+            kept = {each for each in made(owner, owner=OWNER) if "_before_redrive" in each}
+        assert kept == {"table processed_jobs_before_redrive", "table worker_leases_before_redrive"}
+        assert may(replaced, "anon") == set()
+        granted = may(replaced, "authenticated")
+        assert names(granted) == {*INTENTS}
+        assert len(granted) == len(INTENTS)
+    finally:
+        projects.drop(replaced)
 
 
 @pytest.mark.parametrize("slip", SLIPS)

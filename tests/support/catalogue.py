@@ -6,7 +6,8 @@ from typing import Any
 
 import psycopg
 
-# A right on an object counts where the object can be named as well: usage of its schema.
+# A right on an object counts where the object can be named as well: usage of its schema. The row types of
+# tables and the arrays of types are left out: they come by themselves, and show nothing of a table.
 _RIGHTS = """
 with mine as (select oid from pg_roles where rolname = %(owner)s),
      named as (select n.oid, n.nspname, n.nspowner, has_schema_privilege(%(role)s, n.oid, 'usage') as usage,
@@ -36,8 +37,9 @@ select 'sequence ' || c.oid::regclass
    and case when c.relkind = 'S' then has_sequence_privilege(%(role)s, c.oid, 'usage, select, update') end
 union all
 select 'type ' || t.oid::regtype
-  from pg_type t join named n on n.oid = t.typnamespace
- where t.typowner in (select oid from mine) and n.usage and has_type_privilege(%(role)s, t.oid, 'usage')
+  from pg_type t join named n on n.oid = t.typnamespace left join pg_class c on c.oid = t.typrelid
+ where t.typowner in (select oid from mine) and t.typcategory <> 'A' and coalesce(c.relkind, 'c') = 'c'
+   and n.usage and has_type_privilege(%(role)s, t.oid, 'usage')
 union all
 select r.may || ' on schema ' || n.nspname
   from named n cross join lateral (values ('usage', n.usage), ('create', n.making)) r(may, has)
