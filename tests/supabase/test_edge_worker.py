@@ -90,7 +90,7 @@ def elapse(project: Project) -> None:
 
 
 @pytest.fixture(scope="module")
-def template(projects: Projects) -> Generator[Project]:
+def shared_project(projects: Projects) -> Generator[Project]:
     made = projects.make(migrated=True)
     create(made)
     yield made
@@ -98,10 +98,14 @@ def template(projects: Projects) -> Generator[Project]:
 
 
 @pytest.fixture
-def project(projects: Projects, template: Project) -> Generator[Project]:
-    made = projects.copy(template)
-    yield made
-    projects.drop(made)
+def project(shared_project: Project) -> Project:
+    """The module's one, with nothing in its queues."""
+    tables = ", ".join(
+        f"pgmq.{kind}" for each in (QUEUE, "brief") for kind in (f"q_{each}", f"a_{each}", f"q_{each}_dlq")
+    )
+    kept = ", ".join(f"redrive.{each}" for each in ("key", "sent_key", "lease", "attempt", "worker"))
+    shared_project.read(f"truncate {tables}, {kept} restart identity")
+    return shared_project
 
 
 @pytest.fixture(scope="module")
@@ -114,8 +118,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def shared(template: Project) -> Postgrest:
-    return Postgrest(template)
+def shared(shared_project: Project) -> Postgrest:
+    return Postgrest(shared_project)
 
 
 @pytest.fixture(scope="module")
@@ -143,8 +147,7 @@ def worker(node: Node, folder: Path, url: str) -> Generator[Function]:
 
 @pytest.fixture
 def api(shared: Postgrest, worker: Function, project: Project) -> Postgrest:
-    """The one server's, at this test's own database."""
-    shared.project = project
+    """The module's one, which remembers nothing."""
     worker.forget()
     shared.calls.clear()
     shared.trouble = lambda name, arguments: None

@@ -6,13 +6,14 @@ A function may read its variables and call over the network, and nothing else; w
 from __future__ import annotations
 
 import json
-import socket
+import re
 import subprocess
 import time
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from http.client import HTTPConnection, HTTPException
+from http.client import HTTPConnection
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from redrive.supabase.edge import EdgeFile, files
 from redrive.supabase.plan import EdgeFunction, Options
 from tests.support.node import Node
 
+_NUMBERS = count(1)
 MAY = ("--allow-env", "--allow-net", "--no-remote", "--no-npm", "--no-lock", "--no-config")
 # A test's own entry: a request says what time it is, and which variables are set.
 DRIVER = """
@@ -103,38 +105,29 @@ class Function:
 def served(
     node: Node, folder: Path, variables: Mapping[str, str], *, entry: str = "index.ts"
 ) -> Generator[Function]:
-    port = _free_port()
-    output = folder / "log"
+    output = folder / f"log-{next(_NUMBERS)}"
     with output.open("wb") as log:
         process = subprocess.Popen(
             [node.deno_binary, "run", *MAY, entry],
             cwd=folder,
-            env={**node.environment, **variables, "DENO_SERVE_ADDRESS": f"tcp:127.0.0.1:{port}"},
+            env={**node.environment, **variables, "DENO_SERVE_ADDRESS": "tcp:127.0.0.1:0"},
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,
         )
-    function = Function(port, process, output)
+    function = Function(0, process, output)
     try:
-        _await(function)
+        function.port = _port_of(function)
         yield function
     finally:
         function.kill()
 
 
-def _await(function: Function) -> None:
+def _port_of(function: Function) -> int:
+    """Where it listens, which it says first."""
     until = time.monotonic() + 30
     while time.monotonic() < until and function.process.poll() is None:
-        try:
-            function.post("/", method="GET")
-        except (OSError, HTTPException):
-            time.sleep(0.05)
-        else:
-            return
-    raise RuntimeError(f"the function does not answer:\n{function.log}")
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+        if found := re.search(r"Listening on http://127\.0\.0\.1:(\d+)/", function.log):
+            return int(found.group(1))
+        time.sleep(0.02)
+    raise RuntimeError(f"the function does not listen:\n{function.log}")
