@@ -27,6 +27,8 @@ from tests.support.working import APP, Journal, count, fetch, make_queue, send, 
 
 Db = psycopg.Connection[Any]
 
+NOWHERE = "postgresql://nobody@127.0.0.1:1/nothing"
+
 pytestmark = pytest.mark.timeout(60)
 
 
@@ -210,11 +212,11 @@ class TestItAnswers:
             assert (answer["processed"], answer["reason"]) == (1, "the budget of 1 s was spent")
             assert fetch(db, "select read_ct from pgmq.q_mail") == [(0,)]
 
-    @pytest.mark.parametrize("budget", ["0.5", "301", "nan", "-1", "soon", "1e999", ""])
-    async def test_400_to_an_impossible_budget(self, budget: str, database_url: str) -> None:
-        async with shop(database_url) as s:
-            answer = await s.tick(params={"budget": budget})
-            assert (answer.status_code, "seconds from 1 to 300" in answer.text) == (400, True)
+    async def test_400_to_an_impossible_budget(self) -> None:
+        async with shop(NOWHERE) as s:
+            for budget in ("0.5", "301", "nan", "-1", "soon", "1e999", ""):
+                answer = await s.tick(params={"budget": budget})
+                assert (answer.status_code, "seconds from 1 to 300" in answer.text) == (400, True), budget
 
     async def test_400_and_413_to_impossible_bodies_and_anything_to_a_body_that_it_needs_not(
         self, database_url: str
@@ -228,10 +230,8 @@ class TestItAnswers:
             for body in (b"", b" \n", b"{}", b'{"queue": "other", "more": 1}'):
                 assert (await s.tick(content=body)).status_code == 200, body
 
-    async def test_404_to_a_queue_without_a_job_and_405_to_anything_but_a_post(
-        self, database_url: str
-    ) -> None:
-        async with shop(database_url) as s:
+    async def test_404_to_a_queue_without_a_job_and_405_to_anything_but_a_post(self) -> None:
+        async with shop(NOWHERE) as s:
             answer = await s.tick("male")
             assert (answer.status_code, "no job for queue 'male'; it works: mail" in answer.text) == (
                 404,
@@ -253,7 +253,7 @@ class TestItAnswers:
             )
             await asyncio.to_thread(fine, "grant", role, "work", "--database", database_url)
             assert (await s.told())["processed"] == 0
-        async with shop("postgresql://nobody@127.0.0.1:1/nothing") as s:
+        async with shop(NOWHERE) as s:
             answer = await s.tick(params={"budget": 1})
             assert answer.status_code == 503
             assert answer.headers["retry-after"] == "5"
