@@ -26,6 +26,9 @@ ROOT = Path(__file__).resolve().parent.parent
 POSTGRES_15 = Path("/usr/lib/postgresql/15/bin")
 # Debian keeps servers out of an ordinary user's PATH.
 SEARCH_PATH = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin", "/usr/local/sbin"])
+# A database that a developer's shell points to is never the tests' own. And hundreds of processes, each of
+# which compiled all of redrive for itself, would take minutes together.
+UNWANTED = {"DATABASE_URL", "REDRIVE_DATABASE_URL", "PYTHONDONTWRITEBYTECODE"}
 # How many tests run at a time, in all rings together: on two cores, five keep both busy and none late.
 ROOM = 2 * (os.cpu_count() or 1) + 1
 # pytest's exit codes: 0 all passed, 1 some failed, 5 nothing collected.
@@ -196,8 +199,7 @@ def run(ring: Ring, arguments: Sequence[str], folder: Path) -> Result:
     command += ["-n", str(ring.workers), "--dist", "worksteal"] if ring.workers > 1 else []
     command += ["-m", ring.selection] if ring.selection else []
     command += [] if ring.fuzzes else ["-p", "no:schemathesis"]
-    # A database that a developer's shell points to is never the tests' own.
-    ours = {k: v for k, v in os.environ.items() if k not in {"DATABASE_URL", "REDRIVE_DATABASE_URL"}}
+    ours = {name: value for name, value in os.environ.items() if name not in UNWANTED}
     environment = {**ours, "PATH": SEARCH_PATH, **dict(ring.environment)}
     output = folder / f"{ring.name}.out"
     print(f"== {ring.name} ({ring.folder}) begins", flush=True)
