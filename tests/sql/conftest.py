@@ -14,6 +14,8 @@ from tests.support.examining import Doctor
 from tests.support.layouts import LAYOUTS, NEWEST
 
 SUPABASE = Path(__file__).parents[1] / "support" / "supabase_like_roles.sql"
+# What it makes in the whole server: whoever runs it drops them again, after its database.
+SUPABASE_ROLES = ("authenticator", "supabase_postgres", "anon", "authenticated", "service_role")
 
 
 @pytest.fixture(params=LAYOUTS)
@@ -63,4 +65,4 @@ def supabase(databases: Databases) -> Generator[Doctor]:
     yield made
     made.close()
     databases.drop(made.url)
-    databases.drop_roles("authenticator", "supabase_postgres", "anon", "authenticated", "service_role")
+    databases.drop_roles(*SUPABASE_ROLES)

@@ -12,7 +12,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from tests.sql.conftest import SUPABASE
+from tests.sql.conftest import SUPABASE, SUPABASE_ROLES
 from tests.sql.test_alerts import check, delayed, only, told
 from tests.support import contract
 from tests.support.contract import Contract
@@ -33,6 +33,7 @@ def place(databases: Databases) -> Generator[Contract]:
     yield made
     made.close()
     databases.drop(url)
+    databases.drop_roles(*SUPABASE_ROLES)
 
 
 @pytest.fixture

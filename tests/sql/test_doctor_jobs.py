@@ -25,7 +25,7 @@ def project(supabase: Doctor) -> Generator[Doctor]:
 
     supabase.sql("select redrive.create_queue('jobs')")
     supabase.db.execute(cron.section(app, Options()).sql.encode())
-    supabase.sql("select vault.create_secret('https://x.example', 'project_url')")
+    supabase.sql("select vault.create_secret('https://x.example', 'redrive_url')")
     supabase.sql("select vault.create_secret('abc', 'redrive_tick_secret')")
     yield supabase
     supabase.sql("delete from cron.job")
@@ -54,14 +54,14 @@ def test_a_secret_that_a_job_asks_for_and_vault_does_not_have(project: Doctor) -
         ("http://localhost:54321/functions/v1", "is a URL with localhost: from pg_net that is the container"),
         ("https://127.0.0.1", "host.docker.internal"),
         ("http://[::1]:8000", "is a URL with localhost"),
-        (" ", "Vault's secret project_url is empty"),
+        (" ", "Vault's secret redrive_url is empty"),
     ],
 )
 def test_a_secret_that_will_not_do(project: Doctor, value: str, said: str) -> None:
-    project.sql("select vault.update_secret(id, %s) from vault.secrets where name = 'project_url'", value)
+    project.sql("select vault.update_secret(id, %s) from vault.secrets where name = 'redrive_url'", value)
     found = project.one("vault_values")
     assert said in found.problem
-    assert (found.severity, found.fix) == ("error", ("redrive supabase secrets set project_url",))
+    assert (found.severity, found.fix) == ("error", ("redrive supabase secrets set redrive_url",))
 
 
 def test_a_webhook_for_alerts_at_localhost(project: Doctor) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from tests.sql.conftest import SUPABASE
+from tests.sql.conftest import SUPABASE, SUPABASE_ROLES
 from tests.support import contract
 from tests.support.contract import Contract
 from tests.support.databases import Databases
@@ -36,6 +36,7 @@ def place(databases: Databases) -> Generator[Contract]:
     yield made
     made.close()
     databases.drop(url)
+    databases.drop_roles(*SUPABASE_ROLES)
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from unittest import mock
 import psycopg
 import pytest
 
-from tests.sql.conftest import SUPABASE
+from tests.sql.conftest import SUPABASE, SUPABASE_ROLES
 from tests.support.cli import Ran, run
 from tests.support.databases import Databases
 from tests.support.layouts import NEWEST
@@ -37,6 +37,7 @@ def url(databases: Databases) -> Generator[str]:
         admin.execute("\n".join(line for line in text.splitlines() if not line.startswith("\\")).encode())
     yield made
     databases.drop(made)
+    databases.drop_roles(*SUPABASE_ROLES)
 
 
 @pytest.fixture

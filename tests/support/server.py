@@ -19,6 +19,9 @@ _SETTINGS = {
     "synchronous_commit": "off",
     "full_page_writes": "off",
     "max_connections": "300",
+    # The log of writes need not be longer than what a server of tests writes in a while.
+    "max_wal_size": "128MB",
+    "min_wal_size": "32MB",
     "shared_buffers": "64MB",
     "autovacuum_naptime": "10s",
     # Compiling a plan takes longer than any plan of the tests.
