@@ -30,7 +30,11 @@ from tests.support.project import Project, Projects
 
 QUEUE = "email_jobs"
 TICK = "a secret that cron sends"
-CALLS = ("acquire_lease", "read_with_dlq", "begin_job", "finish_job", "queue_archive", "release_lease")
+CALLS = ("acquire_lease", "read_with_dlq", "finish_job", "queue_archive")
+# A secret key whose beginning is another's whole.
+DOTTED = "sb_secret_abc.def/+="
+REPORTS = {"finish_job", "queue_archive", "abandon_job", "settle"}
+KEYS = json.dumps({"default": SECRET, "other": DOTTED})
 # A job says what it does; each run is a line of the log.
 HANDLERS = """
 import type { Handlers, Job } from "./declared.ts";
@@ -38,9 +42,45 @@ const work = async (payload: { do?: string; seconds?: number }, job: Job) => {
   console.log(`ran ${job.queue} ${job.id} attempt ${job.attempt} key ${job.key}`);
   if (payload.do === "fail") throw new TypeError("no \\0 template");
   if (payload.do === "throw") throw "a text";
+  if (payload.do === "stray") {
+    Promise.reject(new Error("a stray promise"));
+    setTimeout(() => { throw new Error("a stray timer"); });
+    await new Promise((done) => setTimeout(done, 20));
+  }
+  if (payload.do === "bare") throw Object.create(null);
   if (payload.seconds) await new Promise((done) => setTimeout(done, payload.seconds! * 1000));
 };
-export const handlers: Handlers = { email_jobs: work, brief: work };
+export const handlers: Handlers = {
+  email_jobs: work,
+  brief(payload, job) {
+    if (payload.do === "throw at once") throw new Error("at once");
+    return work(payload, job);
+  },
+};
+"""
+# Whatever a handler may throw, and what is recorded of it.
+ODD = {
+    "Object.create(null)": "Error: {}",
+    '{ toString() { throw new Error("no"); }, toJSON() { throw 1; } }': "Error: object that cannot be",
+    "new Proxy({}, { get() { throw 1; }, getPrototypeOf() { throw 1; } })": "Error: object that cannot be",
+    "undefined": "Error: undefined",
+    "null": "Error: null",
+    'Symbol("x")': "Error: Symbol(x)",
+    '{ message: "from an API", code: 5 }': "Error: from an API",
+    "but({ message: undefined })": "Error: ",
+    "but({ message: { a: 1 } })": 'Error: {"a":1}',
+    "but({ name: 5 })": "5: x",
+    "but({ name: undefined })": "Error: x",
+    "but({ stack: [] })": "Error: x",
+    'new Error("a\\0b\\uD800")': "Error: ab\ufffd",
+}
+THROWN = """
+import { logged, told } from "./thrown.ts";
+const but = (changes: object) => Object.assign(new Error("x"), changes);
+for (const each of [%s, but({ stack: "s".repeat(5_000_000) })] as unknown[]) {
+  const { type, text, trace } = told(each);
+  console.log(JSON.stringify([`${type}: ${text}`, trace.length <= 20_000, logged(each) !== ""]));
+}
 """
 
 
@@ -132,7 +172,7 @@ def url(shared: Postgrest) -> Generator[str]:
 def variables(url: str) -> dict[str, str]:
     return {
         "SUPABASE_URL": url,
-        "SUPABASE_SECRET_KEYS": json.dumps({"default": SECRET}),
+        "SUPABASE_SECRET_KEYS": KEYS,
         "SUPABASE_SERVICE_ROLE_KEY": LEGACY,
         "REDRIVE_TICK_SECRET": f"another,{TICK}",
     }
@@ -140,7 +180,7 @@ def variables(url: str) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def worker(node: Node, folder: Path, url: str) -> Generator[Function]:
-    variables = {"SUPABASE_URL": url, "SUPABASE_SECRET_KEYS": json.dumps({"default": SECRET})}
+    variables = {"SUPABASE_URL": url, "SUPABASE_SECRET_KEYS": KEYS}
     with served(node, folder, {**variables, "REDRIVE_TICK_SECRET": f"another,{TICK}"}) as function:
         yield function
 
@@ -190,6 +230,24 @@ class TestATick:
         assert worker.tick(QUEUE, SECRET) == counts(failed=3)
         assert dead(project)[0].error == "Error: a text"
 
+    def test_outlives_what_a_handler_left_behind(
+        self, worker: Function, api: Postgrest, project: Project
+    ) -> None:
+        send(project, {"do": "stray"})
+        assert worker.tick(QUEUE, SECRET) == counts(processed=1)
+        assert "a stray promise" in worker.log
+        assert "a stray timer" in worker.log
+        assert worker.tick(QUEUE, SECRET) == counts()
+
+    def test_asks_for_no_key_where_a_message_has_none(
+        self, worker: Function, api: Postgrest, project: Project
+    ) -> None:
+        keyed, keyless = send(project, {"idempotency_key": "msg:2"}), send(project)
+        assert keyless == [2]
+        assert worker.tick(QUEUE, SECRET) == counts(processed=2)
+        assert len(runs(worker, QUEUE, keyed + keyless)) == 2
+        assert project.read("select key from redrive.key") == [("msg:2",)]
+
     def test_runs_a_key_once_however_often_it_was_sent(
         self, worker: Function, api: Postgrest, project: Project
     ) -> None:
@@ -215,19 +273,27 @@ class TestATick:
     def test_holds_a_message_that_takes_longer_than_its_timeout(
         self, worker: Function, api: Postgrest, project: Project
     ) -> None:
+        send(project, {"do": "bare"}, "brief")
+        assert worker.tick("brief", SECRET) == counts(failed=2)
         (sent,) = send(project, {"seconds": 1.6}, "brief")
         assert worker.tick("brief", SECRET) == counts(processed=1)
         assert len(runs(worker, "brief", [sent])) == 1
-        assert project.read("select read_ct from pgmq.a_brief")[0][0] == 1
-        assert [name for name, _ in api.calls].count("extend") >= 3
+        assert project.read("select read_ct from pgmq.a_brief where msg_id = %s", [sent]) == [(1,)]
+        held = [given["p_msg_ids"] for name, given in api.calls if name == "extend"]
+        assert len(held) >= 3
+        # And none that has ended.
+        assert held == [[sent]] * len(held)
 
     def test_ends_an_attempt_that_takes_too_long(
         self, worker: Function, api: Postgrest, project: Project
     ) -> None:
-        send(project, {"seconds": 20}, "brief")
+        # The time of this one is over while the next runs.
+        send(project, {"do": "throw at once"}, "brief")
+        assert worker.tick("brief", SECRET) == counts(failed=2)
+        (sent,) = send(project, {"seconds": 20}, "brief")
         assert worker.tick("brief", SECRET) == counts(failed=1)
-        told = project.read("select error_type from redrive.attempt")
-        assert told[0].error_type == "TimeoutError"
+        told = project.read("select error_type from redrive.attempt where msg_id = %s", [sent])
+        assert told == [("TimeoutError",)]
 
     def test_begins_nothing_when_its_time_is_over(
         self, worker: Function, api: Postgrest, project: Project
@@ -252,8 +318,8 @@ class TestATick:
     def test_passes_the_queue_to_the_functions_of_keys(
         self, worker: Function, api: Postgrest, project: Project
     ) -> None:
-        send(project, {"do": "fail"}, "brief")
-        send(project, {}, "brief")
+        send(project, {"do": "fail", "idempotency_key": "a"}, "brief")
+        send(project, {"idempotency_key": "b"}, "brief")
         worker.tick("brief", SECRET)
         keyed = [given for name, given in api.calls if name in ("begin_job", "finish_job", "abandon_job")]
         assert len(keyed) >= 4
@@ -263,9 +329,9 @@ class TestATick:
 class TestWhoMayCall:
     @pytest.mark.parametrize(
         "headers",
-        [{"apikey": SECRET}, {"Authorization": f"Bearer {TICK}"}, {"apikey": "another"},
+        [{"apikey": SECRET}, {"apikey": DOTTED}, {"Authorization": f"Bearer {TICK}"}, {"apikey": "another"},
          {"Authorization": f"Bearer {LEGACY}"}],
-        ids=["secret key", "tick secret", "another tick secret", "legacy key"],
+        ids=["secret key", "another secret key", "tick secret", "another tick secret", "legacy key"],
     )  # fmt: skip
     def test_whoever_has_one_of_the_secrets(
         self,
@@ -286,6 +352,7 @@ class TestWhoMayCall:
     @pytest.mark.parametrize(
         "headers",
         [{}, {"apikey": ""}, {"apikey": PUBLISHABLE}, {"apikey": SECRET[:-1]}, {"apikey": f"another,{TICK}"},
+         {"apikey": DOTTED.partition(".")[0]},
          {"Authorization": SECRET + "x"}, {"Authorization": "Bearer"}],
     )  # fmt: skip
     def test_nobody_else(self, worker: Function, api: Postgrest, headers: dict[str, str]) -> None:
@@ -311,6 +378,8 @@ class TestWhoMayCall:
             b'{"queue": "nowhere"}',
             b'{"queue": "constructor"}',
             b'{"queue": 1}',
+            b'{"queue": ["brief"]}',
+            b'{"queue": {"toString": 1}}',
         ):
             status, said = worker.post("/redrive-worker", body, key)
             assert (status, said) == (404, "name one of: brief, email_jobs\n")
@@ -319,21 +388,42 @@ class TestWhoMayCall:
 
 
 class TestTrouble:
-    @pytest.mark.parametrize("name", [each for each in CALLS if each not in ("begin_job", "release_lease")])
+    @pytest.mark.parametrize("name", CALLS)
     def test_with_the_database_is_answered_503_without_a_secret(
         self, worker: Function, api: Postgrest, project: Project, name: str
     ) -> None:
-        (sent,) = send(project)
+        (sent,) = send(project, {"idempotency_key": "k"}, "brief")
         api.trouble = lambda called, arguments: 503 if called == name else None
-        status, said = worker.tick(QUEUE, SECRET)
+        status, said = worker.tick("brief", SECRET)
         assert status == 503
         assert said.startswith(name)
         assert SECRET not in said + worker.log
         api.trouble = lambda called, arguments: None
         elapse(project)
-        worker.tick(QUEUE, SECRET)
-        assert waiting(project) == 0
-        assert ended(project) == {sent: "done"}
+        worker.tick("brief", SECRET)
+        assert ended(project, "brief") == {sent: "done"}
+
+    def test_with_the_database_for_a_moment_is_no_trouble(
+        self, worker: Function, api: Postgrest, project: Project
+    ) -> None:
+        """Of each call that reports an end, the first is refused, or done and its answer lost."""
+        for kind in (503, "lost"):
+            met: set[str] = set()
+
+            def trouble(name: str, arguments: Any, met: set[str] = met, kind: Any = kind) -> Any:
+                first = name in REPORTS and name not in met
+                met.add(name)
+                return kind if first else None
+
+            api.trouble = trouble
+            done = send(project, {"idempotency_key": f"done {kind}"}, "brief")
+            assert worker.tick("brief", SECRET) == counts(processed=1)
+            send(project, {"do": "fail", "idempotency_key": f"fails {kind}"}, "brief")
+            assert worker.tick("brief", SECRET) == counts(failed=2)
+            assert met >= REPORTS
+            assert len(runs(worker, "brief", done)) == 1
+        assert waiting(project, "brief") == 0
+        assert [each.attempts for each in dead(project, "brief")] == [2, 2]
 
     def test_a_key_that_cannot_be_asked_for_is_a_failed_attempt(
         self, worker: Function, api: Postgrest, project: Project
@@ -346,14 +436,13 @@ class TestTrouble:
         self, worker: Function, api: Postgrest, project: Project
     ) -> None:
         (sent,) = send(project)
-        for name in ("read_with_dlq", "finish_job", "queue_archive"):
-            api.trouble = lambda called, arguments, name=name: "lost" if called == name else None
-            worker.tick(QUEUE, SECRET)
-            elapse(project)
+        api.trouble = lambda called, arguments: "lost" if called == "read_with_dlq" else None
+        worker.tick(QUEUE, SECRET)
+        elapse(project)
         api.trouble = lambda called, arguments: None
         worker.tick(QUEUE, SECRET)
         assert ended(project) == {sent: "done"}
-        assert len(runs(worker, QUEUE, [sent])) >= 1
+        assert len(runs(worker, QUEUE, [sent])) == 1
 
 
 def until(condition: Callable[[], object]) -> None:
@@ -414,7 +503,7 @@ class TestAFunctionThatIsKilled:
         project: Project,
         worker: Function,
     ) -> None:
-        (sent,) = send(project)
+        (sent,) = send(project, {"idempotency_key": "k"})
         api.trouble = lambda name, arguments: "held" if name == "finish_job" else None
         log = self.killed(
             node,
@@ -468,12 +557,8 @@ class Replay:
 
     def work(self, message: dict[str, Any]) -> None:
         delivery = {"p_queue": QUEUE, "p_msg_ids": [message["msg_id"]], "p_read_cts": [message["read_ct"]]}
-        key = {
-            "p_key": message["key"] or f"msg:{message['msg_id']}",
-            "p_owner": str(uuid4()),
-            "p_queue": QUEUE,
-        }
-        state = self.call("begin_job", **key, p_lease_seconds=60)
+        key = {"p_key": message["key"], "p_owner": str(uuid4()), "p_queue": QUEUE}
+        state = self.call("begin_job", **key, p_lease_seconds=60) if message["key"] else "claimed"
         if state == "claimed":
             self.ran.append(message["msg_id"])
             assert self.call("extend", **delivery, p_vt=60) == [message["msg_id"]]
@@ -483,7 +568,7 @@ class Replay:
                     "settle", **delivery, p_outcomes=["retry"], p_errors=["no"], p_error_types=["Error"]
                 )
                 return
-            assert self.call("finish_job", **key) is True
+            assert not message["key"] or self.call("finish_job", **key) is True
         assert state in ("claimed", "done")
         self.call(
             "queue_archive", p_queue_name=QUEUE, p_msg_id=message["msg_id"], p_read_ct=message["read_ct"]
@@ -495,7 +580,7 @@ class TestItsCallsAsServiceRole:
 
     @pytest.mark.parametrize(
         ("layout", "keyed", "deaths"),
-        [("1.4.4", True, (3, 5, 6)), ("1.5.1", True, range(1, 9)), ("1.13.0", False, (3, 5, 6))],
+        [("1.4.4", True, (3, 5, 6)), ("1.5.1", True, range(1, 9)), ("1.13.0", False, (3, 4, 5))],
         ids=["pgmq 1.4.4", "pgmq 1.5.1", "pgmq 1.13.0, without a key"],
     )
     def test_killed_after_any_of_them_loses_nothing_and_repeats_nothing_that_was_done(
@@ -550,6 +635,16 @@ class TestGeneration:
         assert len(made["redrive-worker/index.ts"].text.splitlines()) <= 80
         assert not [path for path, file in made.items() if "jsr:" in file.text or "npm:" in file.text]
         assert [path for path, file in made.items() if file.users] == ["redrive-worker/handlers.ts"]
+
+    def test_whatever_was_thrown_becomes_text(self, node: Node, tmp_path: Path) -> None:
+        written(tmp_path, app(), "worker")
+        (tmp_path / "redrive-worker" / "told.ts").write_text(THROWN % ", ".join(ODD))
+        done = node.deno("run", "told.ts", folder=tmp_path / "redrive-worker")
+        told = [json.loads(line) for line in done.stdout.splitlines()]
+        assert len(told) == len(ODD) + 1, done.stderr
+        for (text, short, is_logged), wanted in zip(told, [*ODD.values(), "Error: x"], strict=True):
+            assert text.startswith(wanted)
+            assert short and is_logged
 
     def test_a_queue_that_handlers_does_not_know_yet_is_told(
         self, node: Node, folder: Path, tmp_path: Path, variables: dict[str, str], api: Postgrest

@@ -70,9 +70,10 @@ def _worker(app: Redrive, options: Options, schema: str) -> dict[str, str]:
         "  },\n"
         for queue in jobs
     ]
+    names = ("supabase.ts", "delivery.ts", "thrown.ts")
     return {
         "index.ts": _text("worker.ts"),
-        "supabase.ts": _text("supabase.ts"),
+        **{name: _text(name) for name in names},
         "declared.ts": _text(
             "queues.ts", schema=json.dumps(schema), budget=str(budget), queues="".join(rows)
         ),

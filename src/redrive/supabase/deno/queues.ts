@@ -7,8 +7,8 @@ export const queues = {
 {queues}} as const;
 
 export type Queue = keyof typeof queues;
-/** `key` names the work, the same for each delivery of a message; `attempt` counts from 1. */
-export type Job = { id: number; queue: Queue; attempt: number; key: string; signal: AbortSignal };
+/** `id` is the message's in its queue, `key` the work's, or null; `attempt` counts from 1. */
+export type Job = { id: number; queue: Queue; attempt: number; key: string | null; signal: AbortSignal };
 // deno-lint-ignore no-explicit-any
 export type Handlers = Record<Queue, (payload: any, job: Job) => unknown>;
 // deno-lint-ignore no-explicit-any

@@ -2,8 +2,19 @@
 // `redrive supabase init` writes this file anew.
 import { API_SCHEMA } from "./declared.ts";
 
+/** The values of a JSON object of keys by name, whole; none where it is no such object. */
+function secretKeys(text: string): string[] {
+  try {
+    const values: unknown[] = Object.values(JSON.parse(text || "{}") ?? {});
+    return values.flatMap((each) => typeof each === "string" && each.startsWith("sb_secret_") ? [each] : []);
+  } catch {
+    console.error("SUPABASE_SECRET_KEYS is no JSON object of keys by name");
+    return [];
+  }
+}
+
 const KEYS: string[] = [ // of the new kind, and the legacy JWT
-  ...(Deno.env.get("SUPABASE_SECRET_KEYS")?.match(/sb_secret_[\w-]+/g) ?? []),
+  ...secretKeys(Deno.env.get("SUPABASE_SECRET_KEYS") ?? ""),
   ...(Deno.env.get("SUPABASE_SERVICE_ROLE_KEY")?.match(/\S+/g) ?? []),
 ];
 const TICKS = Deno.env.get("REDRIVE_TICK_SECRET")?.split(",").filter((each) => each !== "") ?? [];
