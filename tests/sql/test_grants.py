@@ -86,11 +86,13 @@ class TestTheCatalogue:
         ).fetchall()
         assert open_to_all == []
 
-    def test_whatever_acts_as_the_owner_has_a_search_path_of_its_own(self, db: Connection) -> None:
+    def test_every_function_looks_for_names_among_the_callers_temporary_objects_last(
+        self, db: Connection
+    ) -> None:
         exposed = db.execute(
             "select oid::regprocedure::text from pg_proc "
-            "where pronamespace = 'redrive'::regnamespace and prosecdef "
-            "and not coalesce(proconfig @> array['search_path=\"\"'], false)"
+            "where pronamespace = 'redrive'::regnamespace "
+            "and not coalesce(proconfig @> array['search_path=pg_catalog, pg_temp'], false)"
         ).fetchall()
         assert exposed == []
 

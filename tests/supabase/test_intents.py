@@ -18,6 +18,7 @@ from redrive.supabase.functions import ApiFunction
 from redrive.supabase.intents import function, section
 from redrive.testing import Clock, Ran, run_until_idle, use_database
 from tests.support.project import USER, Project, Projects
+from tests.support.temporary import caught, shadow
 
 OTHER = UUID("00000000-0000-0000-0000-000000000002")
 SECRET = "hunter2"
@@ -200,6 +201,14 @@ def test_nobody_but_its_role_may_call_it(project: Project, works: Works) -> None
     for role in ("anon", "authenticated"):
         body = {"p_user_id": str(OTHER)}
         assert refused(project, works, "order_export", body, role=role).sqlstate == "42501"
+
+
+def test_it_runs_nothing_of_the_callers_own(project: Project, works: Works) -> None:
+    with project.api("authenticated", user=OTHER) as request:
+        shadow(request)
+        request.execute("select public.enqueue_email(p_template => 'welcome', p_tags => array['a'])")
+        assert caught(request) is None
+        request.rollback()
 
 
 def test_a_message_beyond_the_apps_limit_is_a_413(project: Project, works: Works) -> None:

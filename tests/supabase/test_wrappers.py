@@ -90,7 +90,9 @@ class TestWhatIsThere:
         settings = project.read(
             "select distinct prosecdef, proconfig from pg_proc where pronamespace = 'api'::regnamespace"
         )
-        assert [tuple(each) for each in settings] == [(False, ['search_path=""', "lock_timeout=3s"])]
+        assert [tuple(each) for each in settings] == [
+            (False, ["search_path=pg_catalog, pg_temp", "lock_timeout=3s"])
+        ]
 
     def test_no_type_of_pgmq_that_an_upgrade_would_drop(self) -> None:
         assert "pgmq." not in section(SCHEMA).sql

@@ -233,7 +233,7 @@ def test_the_function_is_closed_to_all_but_its_role_and_says_what_it_takes() -> 
         "p_template: one of: welcome, weekly_digest",
         "p_copies: a whole number or null; may be left out",
     ]
-    assert "security definer set search_path = ''" in found.text
+    assert "security definer set search_path = pg_catalog, pg_temp" in found.text
     assert "p_template text default null,\n    p_copies bigint default 1)" in found.text
     assert "p_user_id" not in found.text
 

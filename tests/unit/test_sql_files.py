@@ -24,6 +24,12 @@ class TestEachFunctionFile:
         # With a locale of ICU, or a built-in one, \d is a digit of any script; a cast takes ours alone.
         assert not re.search(r"\\d|\[\[:digit:", file.text)
 
+    def test_looks_for_names_among_the_callers_temporary_objects_last(self, file: SqlFile) -> None:
+        # Without pg_temp in it, a path is searched there first: for types and relations, not for functions.
+        headers = re.findall(r"(?ims)^create (?:or replace )?(?:function|procedure) .*?^as \$", file.text)
+        paths = [re.findall("set search_path = ([a-z_, ']*?)(?= set |$)", each, re.M) for each in headers]
+        assert paths == [["pg_catalog, pg_temp"]] * file.text.count("\ncreate ")
+
     def test_creates_only_its_function_and_closes_it_to_public(self, file: SqlFile) -> None:
         created = re.findall(r"(?im)^create (?:or replace )?(?:function|procedure) redrive\.(\w+)", file.text)
         closed = re.findall(r"(?im)^revoke all on function redrive\.(\w+)\(.*\) from public;", file.text)

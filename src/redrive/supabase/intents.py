@@ -59,7 +59,7 @@ def function(rpc: Rpc, schema: str = "public") -> ApiFunction:
     taken = ",".join(f"\n    {_declaration(each)}" for each in parameters)
     text = (
         f"create function {schema}.{rpc.name}({taken})\nreturns bigint\n"
-        f"language plpgsql security definer set search_path = ''\nas {tag}\n{body}\n{tag};"
+        f"language plpgsql security definer set search_path = pg_catalog, pg_temp\nas {tag}\n{body}\n{tag};"
     )
     arguments = ", ".join(each.kind.sql for each in parameters)
     return ApiFunction(schema, rpc.name, arguments, text, rpc.role, _about(rpc, parameters))

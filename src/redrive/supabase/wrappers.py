@@ -81,7 +81,8 @@ class _Wrapper:
         returns = f"table (\n{columns})" if ", " in self.returns else self.returns
         text = (
             f"create function {schema}.{self.name}(\n{declared})\nreturns {returns}\n"
-            f"language {'plpgsql' if self.body else 'sql'} set search_path = '' set lock_timeout = '3s'\n"
+            f"language {'plpgsql' if self.body else 'sql'} set search_path = pg_catalog, pg_temp "
+            "set lock_timeout = '3s'\n"
             f"as $redrive$\n{self._inside(parameters).strip(chr(10))}\n$redrive$;"
         )
         types = ", ".join(each.type for each in parameters)

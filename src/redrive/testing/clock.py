@@ -22,7 +22,7 @@ create table if not exists redrive._test_clock (
 );
 insert into redrive._test_clock default values on conflict do nothing;
 create or replace function redrive.clock() returns timestamptz
-language sql volatile parallel safe security definer set search_path = ''
+language sql volatile parallel safe security definer set search_path = pg_catalog, pg_temp
 as $$ select pg_catalog.clock_timestamp() + ahead from redrive._test_clock $$;
 """
 _NOW = "select redrive.clock()"

@@ -1,6 +1,6 @@
 -- _apply_policy: write the effective policy, and what pgmq's layout offers, into the columns that claim and settle read.
 create function redrive._apply_policy(p_queue text) returns void
-language plpgsql set search_path = ''
+language plpgsql set search_path = pg_catalog, pg_temp
 as $$
 declare
     p jsonb := redrive.queue_policy(p_queue);

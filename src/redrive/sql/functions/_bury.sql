@@ -2,7 +2,7 @@
 -- No dead-letter queue: they are put back for five minutes and nothing else waits (they count as parked). Returns how many died.
 -- p_error: why, where that is no failed attempt of theirs.
 create function redrive._bury(q redrive.queue, p_ids bigint[], p_reasons text[], p_error text default null) returns integer
-language plpgsql set search_path = ''
+language plpgsql set search_path = pg_catalog, pg_temp
 as $$
 declare
     v_now timestamptz := redrive.clock();

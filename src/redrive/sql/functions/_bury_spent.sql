@@ -1,6 +1,6 @@
 -- _bury_spent: claim found these over their budget: dead as crashed where nobody reported the last delivery, else as failed.
 create function redrive._bury_spent(q redrive.queue, p_ids bigint[], p_worker text) returns void
-language plpgsql set search_path = ''
+language plpgsql set search_path = pg_catalog, pg_temp
 as $$
 declare
     v_reasons text[];

@@ -1,6 +1,6 @@
 -- _check_backoff: refuse a backoff object {base, factor, cap, jitter} that can never be right.
 create function redrive._check_backoff(p_backoff jsonb) returns void
-language plpgsql set search_path = ''
+language plpgsql set search_path = pg_catalog, pg_temp
 as $$
 declare
     v_field text;

@@ -1,6 +1,6 @@
 -- _check_batch: the policy row of the queue a batch goes to; refuses what is no batch, or what no message of this queue may be.
 create function redrive._check_batch(p_queue text, p_messages jsonb, p_keys text[], p_headers jsonb) returns redrive.queue
-language plpgsql set search_path = ''
+language plpgsql set search_path = pg_catalog, pg_temp
 as $$
 declare
     q redrive.queue;

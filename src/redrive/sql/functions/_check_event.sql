@@ -1,6 +1,6 @@
 -- _check_event: refuse an event that cannot be recorded. Bodies are not judged: whatever was signed is recorded.
 create function redrive._check_event(p_source text, p_event_id text, p_type text, p_raw bytea, p_resource text, p_origin text) returns void
-language plpgsql set search_path = ''
+language plpgsql set search_path = pg_catalog, pg_temp
 as $$
 begin
     if p_source is null or p_source = '' or length(p_source) > 255 then

@@ -1,6 +1,6 @@
 -- _check_headers: a caller's headers are an object, and the prefix x-redrive- is ours.
 create function redrive._check_headers(p_headers jsonb) returns void
-language plpgsql set search_path = ''
+language plpgsql set search_path = pg_catalog, pg_temp
 as $$
 begin
     if p_headers is null then

@@ -1,6 +1,6 @@
 -- _check_inbox: events travel in headers: refuse a queue that has none.
 create function redrive._check_inbox(q redrive.queue) returns void
-language plpgsql set search_path = ''
+language plpgsql set search_path = pg_catalog, pg_temp
 as $$
 begin
     if not q.has_headers then

@@ -1,7 +1,7 @@
 -- _check_message: refuse what no queue can hold, and on pgmq 1.4.4 (no headers column) what that queue cannot. Of headers there,
 -- those of a trace alone are dropped without a word: the sender did not write them, its tracing did.
 create function redrive._check_message(q redrive.queue, p_message jsonb, p_key text, p_headers jsonb) returns void
-language plpgsql set search_path = ''
+language plpgsql set search_path = pg_catalog, pg_temp
 as $$
 begin
     if p_message is null then

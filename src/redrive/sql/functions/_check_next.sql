@@ -1,7 +1,7 @@
 -- _check_next: refuse a next tick that is further away than this schedule's ticks can lie apart: its interval; some months for
 -- a cron text without a month; 40 years for 'the fifth Friday of February'.
 create function redrive._check_next(s redrive.schedule, p_next timestamptz, p_now timestamptz) returns void
-language plpgsql set search_path = ''
+language plpgsql set search_path = pg_catalog, pg_temp
 as $$
 declare
     -- A second more, since floats round.

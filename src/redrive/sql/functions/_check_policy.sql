@@ -1,6 +1,6 @@
 -- _check_policy: refuse a policy object with an unknown field or a value that can never be right; the error names it.
 create function redrive._check_policy(p_policy jsonb) returns void
-language plpgsql set search_path = ''
+language plpgsql set search_path = pg_catalog, pg_temp
 as $$
 declare
     v_field text;

@@ -1,6 +1,6 @@
 -- _check_purge: refuse a purge of what there is not, of a queue that there is not, or of a batch that cannot be meant.
 create function redrive._check_purge(p_what text, p_queue text, p_batch integer default 1) returns void
-language plpgsql set search_path = ''
+language plpgsql set search_path = pg_catalog, pg_temp
 as $$
 begin
     if p_what is null or p_what not in ('archive', 'letters') then

@@ -1,6 +1,6 @@
 -- _check_queue_name: the one rule for names redrive creates, refused with the rule. 43, so that <queue>_dlq fits pgmq's 47.
 create function redrive._check_queue_name(p_queue text) returns void
-language plpgsql set search_path = ''
+language plpgsql set search_path = pg_catalog, pg_temp
 as $$
 begin
     if p_queue is null then

@@ -2,7 +2,7 @@
 create function redrive._check_reports(
     p_msg_ids bigint[], p_read_cts integer[], p_outcomes text[], p_delays numeric[], p_error_types text[], p_errors text[],
     p_tracebacks text[], p_durations numeric[]) returns void
-language plpgsql set search_path = ''
+language plpgsql set search_path = pg_catalog, pg_temp
 as $$
 declare
     n constant integer := coalesce(cardinality(p_msg_ids), -1);

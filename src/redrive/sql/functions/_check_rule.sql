@@ -1,6 +1,6 @@
 -- _check_rule: refuse an object of rule fields with an unknown field or a value that can never be right; the error names it.
 create function redrive._check_rule(p_fields jsonb) returns void
-language plpgsql set search_path = ''
+language plpgsql set search_path = pg_catalog, pg_temp
 as $$
 declare
     v_known constant text[] := array['gauge', 'operator', 'threshold', 'clear_at', 'for_sec', 'remind_sec', 'severity', 'queue_pattern', 'enabled',

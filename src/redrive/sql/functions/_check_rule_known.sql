@@ -1,6 +1,6 @@
 -- _check_rule_known: refuse the name of a rule there is not, with those there are.
 create function redrive._check_rule_known(p_name text) returns void
-language plpgsql set search_path = ''
+language plpgsql set search_path = pg_catalog, pg_temp
 as $$
 begin
     if p_name is null or not exists (select from redrive._rules() r where r.name = p_name) then

@@ -1,6 +1,6 @@
 -- _check_schedules: refuse declarations of schedules that can never be right, naming the schedule and the field.
 create function redrive._check_schedules(p_schedules jsonb) returns void
-language plpgsql set search_path = ''
+language plpgsql set search_path = pg_catalog, pg_temp
 as $$
 declare
     e jsonb;

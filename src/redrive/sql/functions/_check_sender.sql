@@ -1,7 +1,7 @@
 -- _check_sender: refuse whoever may neither send (part send) nor operate: what schedules send goes into any queue.
 -- Called by functions that act with the owner's rights: the caller is who logged in, or was chosen with set role.
 create function redrive._check_sender(p_schedule text) returns void
-language plpgsql set search_path = ''
+language plpgsql set search_path = pg_catalog, pg_temp
 as $$
 declare
     v_role text := coalesce(nullif(current_setting('role', true), 'none'), session_user);

@@ -1,6 +1,6 @@
 -- _close_dead: dead letters leave their queue for its archive, outcome redriven or discarded. The caller holds their rows.
 create function redrive._close_dead(q redrive.queue, p_ids bigint[], p_outcome text) returns void
-language plpgsql set search_path = ''
+language plpgsql set search_path = pg_catalog, pg_temp
 as $$
 declare
     d redrive.queue := q;

@@ -1,6 +1,6 @@
 -- _conflicts: is this another body than the one that was recorded under the id? Not where the provider changes these fields.
 create function redrive._conflicts(p_earlier redrive.webhook_event, p_raw bytea, p_payload jsonb, p_volatile text[]) returns boolean
-language sql immutable set search_path = ''
+language sql immutable set search_path = pg_catalog, pg_temp
 as $$
     select p_earlier.raw <> p_raw
        and case when coalesce(cardinality(p_volatile), 0) = 0 then true

@@ -3,7 +3,7 @@
 -- Returns the row it wrote to.
 create function redrive._count(p_queue text, p_worker text, p_claimed integer, p_done integer, p_failed integer, p_dead integer, p_given_back integer)
 returns text
-language plpgsql set search_path = ''
+language plpgsql set search_path = pg_catalog, pg_temp
 as $$
 declare
     v_now timestamptz := redrive.clock();

@@ -1,7 +1,7 @@
 -- _cron_day: is a day one of those of a month, and one of those of a week, of a cron text (numbers as of redrive._cron_field)? p_both: as in
 -- Debian's cron both have to hold where one begins with *, else either is enough.
 create function redrive._cron_day(p_day date, p_days integer[], p_weekdays integer[], p_both boolean) returns boolean
-language plpgsql immutable set search_path = ''
+language plpgsql immutable set search_path = pg_catalog, pg_temp
 as $$
 declare
     v_last constant date := (date_trunc('month', p_day::timestamp) + interval '1 month - 1 day')::date;

@@ -1,7 +1,7 @@
 -- _cron_field: the numbers that a field of a cron text means, in any order. kind: minute, hour, day, month, weekday. Beyond them, of a day:
 -- -1 the month's last, -2 its last weekday; of a weekday w: 100 n + w for the n-th of the month, 600 + w for its last.
 create function redrive._cron_field(p_text text, p_kind text) returns integer[]
-language plpgsql immutable set search_path = ''
+language plpgsql immutable set search_path = pg_catalog, pg_temp
 as $$
 declare
     v_low constant integer := case when p_kind in ('day', 'month') then 1 else 0 end;

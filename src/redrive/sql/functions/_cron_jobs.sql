@@ -2,7 +2,7 @@
 -- indexed by the run only, and is never pruned by itself. What a run said is left out, since it may hold a secret; but what redrive's own
 -- functions say holds none.
 create function redrive._cron_jobs() returns setof redrive._reading
-language plpgsql set search_path = ''
+language plpgsql set search_path = pg_catalog, pg_temp
 as $$
 begin
     if to_regclass('cron.job') is not null and to_regclass('cron.job_run_details') is not null then

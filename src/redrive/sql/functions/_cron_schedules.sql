@@ -1,6 +1,6 @@
 -- _cron_schedules: the schedules that a job of pg_cron's of the owner's looks after, which is on: redrive schedule NAME, and redrive retention.
 create function redrive._cron_schedules() returns text[]
-language plpgsql stable set search_path = ''
+language plpgsql stable set search_path = pg_catalog, pg_temp
 as $$
 declare
     v_names text[] := '{}'::text[];

@@ -1,7 +1,7 @@
 -- _cron_ticks: when a cron text in a time zone is due after one moment, up to and with another, at most so often, in order: the same ticks
 -- that Python's scheduler computes (redrive.watch.times), daylight saving included.
 create function redrive._cron_ticks(p_cron text, p_tz text, p_after timestamptz, p_until timestamptz, p_most integer) returns setof timestamptz
-language plpgsql stable set search_path = ''
+language plpgsql stable set search_path = pg_catalog, pg_temp
 as $$
 declare
     v_fields constant text[] := string_to_array(p_cron, ' ');

@@ -1,7 +1,7 @@
 -- _cron_times: when these hours and minutes of a day are in a time zone, in order. On a day on which the clock changes, p_flows: each minute at which
 -- the clock shows one of them; else each of them once, as soon as the clock shows it or, where it is left out, a later time.
 create function redrive._cron_times(p_day date, p_tz text, p_hours integer[], p_minutes integer[], p_flows boolean) returns setof timestamptz
-language plpgsql stable set search_path = ''
+language plpgsql stable set search_path = pg_catalog, pg_temp
 as $$
 begin
     -- From noon to noon: a midnight may be there twice, or not at all.

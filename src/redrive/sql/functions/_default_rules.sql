@@ -1,6 +1,6 @@
 -- _default_rules: the rules that are on from the start. the words in braces are those of redrive._worded.
 create function redrive._default_rules() returns setof redrive._rule
-language sql stable set search_path = ''
+language sql stable set search_path = pg_catalog, pg_temp
 as $$
     select r.name, r.gauge, r.operator, r.threshold, r.clear_at, r.for_sec, 14400::numeric, r.severity, null::text, true, true, r.summary, r.command
       from (values

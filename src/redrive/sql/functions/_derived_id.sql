@@ -1,7 +1,7 @@
 -- _derived_id: under which id an event is recorded whose id was made from a state: that of the earlier event, which then
 -- suppresses it, or a new one with the time appended. Of several at once the first decides; the others wait for it here.
 create function redrive._derived_id(p_source text, p_event_id text, p_now timestamptz) returns text
-language plpgsql set search_path = ''
+language plpgsql set search_path = pg_catalog, pg_temp
 as $$
 declare
     v_id text;

@@ -1,7 +1,7 @@
 -- _discard_events: these dead letters will not be sent again: their events need nobody's attention any more, and keep why they
 -- failed. Only an event that still names the letter's message: one that was sent again belongs to its newer message.
 create function redrive._discard_events(q redrive.queue, p_dead bigint[]) returns void
-language plpgsql set search_path = ''
+language plpgsql set search_path = pg_catalog, pg_temp
 as $$
 begin
     execute format($q$

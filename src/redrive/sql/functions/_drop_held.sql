@@ -1,7 +1,7 @@
 -- _drop_held: what a silence holds back, and is over, is not told when the silence ends; nor is its end, where nobody heard of its
 -- beginning. What is on its way stays.
 create function redrive._drop_held(p_now timestamptz) returns void
-language plpgsql set search_path = ''
+language plpgsql set search_path = pg_catalog, pg_temp
 as $$
 begin
     if not exists (select from redrive.silence s where s.until > p_now) then

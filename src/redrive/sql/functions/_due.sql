@@ -1,6 +1,6 @@
 -- _due: when a message sent now becomes visible; refuses null, negative and non-finite delays.
 create function redrive._due(p_delay numeric, p_at timestamptz) returns timestamptz
-language plpgsql set search_path = ''
+language plpgsql set search_path = pg_catalog, pg_temp
 as $$
 begin
     if p_at is not null then

@@ -2,7 +2,7 @@
 -- the message moves: one that was sent again belongs to its newer message. The messages' rows are there, and the caller
 -- holds them: so nobody else writes these events, and the update waits for nobody.
 create function redrive._end_events(q redrive.queue, p_ids bigint[], p_outcome text) returns void
-language plpgsql set search_path = ''
+language plpgsql set search_path = pg_catalog, pg_temp
 as $$
 begin
     execute format($q$

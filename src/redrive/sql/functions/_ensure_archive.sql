@@ -1,6 +1,6 @@
 -- _ensure_archive: the archive of a queue redrive has not adopted gets its outcome columns at the first end written there.
 create function redrive._ensure_archive(q redrive.queue) returns void
-language plpgsql set search_path = ''
+language plpgsql set search_path = pg_catalog, pg_temp
 as $$
 begin
     if q.adopted and not redrive._has_column(to_regclass(format('pgmq.%I', 'a_' || q.queue)), 'outcome') then

@@ -1,7 +1,7 @@
 -- _event_size: bytes of an event's message as it will be handed out. A few bytes may be a hundred thousand digits: what comes out is
 -- measured, or no worker could take it.
 create function redrive._event_size(p_message jsonb) returns integer
-language plpgsql immutable set search_path = ''
+language plpgsql immutable set search_path = pg_catalog, pg_temp
 as $$
 declare
     v_size constant integer := octet_length(p_message::text);

@@ -1,7 +1,7 @@
 -- _events_of: the query that walks the events of source s.source, newest first, at most $2. Only what is asked for stands in it, so
 -- that it is planned for that. $3 status, $4 resource, $5 type as a LIKE pattern, $6 since, $7 until, $8 and $9 after whom.
 create function redrive._events_of(p_type text, p_status text, p_resource text, p_since timestamptz, p_until timestamptz, p_after uuid) returns text
-language sql immutable set search_path = ''
+language sql immutable set search_path = pg_catalog, pg_temp
 as $$
     with filters(text) as (select concat(
         case when p_resource is not null then ' and e.resource = $4' end, case when p_type is not null then ' and e.type like $5' end,

@@ -1,6 +1,6 @@
 -- _exists: does this table of pgmq hold this message?
 create function redrive._exists(p_table text, p_msg_id bigint) returns boolean
-language plpgsql stable set search_path = ''
+language plpgsql stable set search_path = pg_catalog, pg_temp
 as $$
 declare
     v_found boolean;

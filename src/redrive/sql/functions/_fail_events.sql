@@ -1,6 +1,6 @@
 -- _fail_events: the last failed attempt of these messages stands on their events. The caller holds the messages' rows.
 create function redrive._fail_events(q redrive.queue, p_ids bigint[]) returns void
-language plpgsql set search_path = ''
+language plpgsql set search_path = pg_catalog, pg_temp
 as $$
 begin
     execute format($q$

@@ -1,7 +1,7 @@
 -- _failures: a message's failed attempts as a dead letter keeps them: the first and last ten, and the text of the last.
 create function redrive._failures(p_queue text, p_msg_id bigint)
 returns table (failures jsonb, error text)
-language plpgsql stable set search_path = ''
+language plpgsql stable set search_path = pg_catalog, pg_temp
 as $$
 begin
     return query

@@ -2,7 +2,7 @@
 -- outcome and duration (unless the policy says delete), its key is completed or freed, its sent key forgotten, its event moved.
 -- The caller holds the rows' locks. p_outcome: done, ignored, duplicate, cancelled or dead.
 create function redrive._finish(q redrive.queue, p_ids bigint[], p_outcome text, p_durations double precision[]) returns void
-language plpgsql set search_path = ''
+language plpgsql set search_path = pg_catalog, pg_temp
 as $$
 declare
     v_columns text := redrive._part(q, 'columns');

@@ -1,6 +1,6 @@
 -- _finish_as: what settle judged to be at its end, by what was reported: done or ignored.
 create function redrive._finish_as(q redrive.queue, j redrive._judged, p_ids bigint[], p_outcomes text[]) returns void
-language plpgsql set search_path = ''
+language plpgsql set search_path = pg_catalog, pg_temp
 as $$
 declare
     v_outcome text;

@@ -2,7 +2,7 @@
 -- have no key. Returns the ids that ended so; all others are left to the full judgement. In an inbox what was ignored is as
 -- common as what was done, and the events move with their messages.
 create function redrive._finish_fresh(q redrive.queue, p_ids bigint[], p_cts integer[], p_outcomes text[], p_durations numeric[]) returns bigint[]
-language plpgsql set search_path = ''
+language plpgsql set search_path = pg_catalog, pg_temp
 as $$
 declare
     v_columns text := redrive._part(q, 'columns');

@@ -2,7 +2,7 @@
 -- For done the caller holds the key rows (settle), or may wait for them (queue_archive); what others hold is else left, and ends
 -- with its lease.
 create function redrive._finish_keys(q redrive.queue, p_keys text[], p_owners bigint[], p_outcome text) returns void
-language plpgsql set search_path = ''
+language plpgsql set search_path = pg_catalog, pg_temp
 as $$
 declare
     v_now timestamptz := redrive.clock();

@@ -1,7 +1,7 @@
 -- _fold_workers: workers that were not seen since join the sums of the gone, as worker_stop does for one that says goodbye.
 -- Never one that lives: seen within a minute.
 create function redrive._fold_workers(p_queue text, p_before timestamptz, p_batch integer) returns bigint
-language plpgsql set search_path = '' set lock_timeout = '1s'
+language plpgsql set search_path = pg_catalog, pg_temp set lock_timeout = '1s'
 as $$
 declare
     v_done bigint;

@@ -1,7 +1,7 @@
 -- _forget_alerts: alerts that are over for 30 days, silences over for 7, deliveries that ended 7 days ago and are of no alert that
 -- still fires, and sinks no process has named for a day, with what waits for them. A thousand of each at a time.
 create function redrive._forget_alerts(p_now timestamptz) returns void
-language plpgsql set search_path = ''
+language plpgsql set search_path = pg_catalog, pg_temp
 as $$
 begin
     delete from redrive.alert a where a.state = 'resolved' and a.resolved_at < p_now - interval '30 days';

@@ -1,6 +1,6 @@
 -- _forget_queue: nothing remembers that a queue of this name existed: a new one starts its ids at 1.
 create function redrive._forget_queue(p_queue text) returns void
-language plpgsql set search_path = ''
+language plpgsql set search_path = pg_catalog, pg_temp
 as $$
 begin
     update redrive.webhook_event e set status = 'failed', last_error = 'its queue was dropped', settled_at = redrive.clock()

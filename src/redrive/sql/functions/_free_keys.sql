@@ -1,6 +1,6 @@
 -- _free_keys: these messages no longer hold their keys. Never waits.
 create function redrive._free_keys(p_queue text, p_keys text[], p_owners bigint[]) returns void
-language plpgsql set search_path = ''
+language plpgsql set search_path = pg_catalog, pg_temp
 as $$
 begin
     execute 'with mine as (

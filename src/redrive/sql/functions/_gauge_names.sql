@@ -1,7 +1,7 @@
 -- _gauge_names: what a rule may look at, what its subject is, and the family it is read with (redrive._read_<family>);
 -- without one where it is about the others (redrive._readings).
 create function redrive._gauge_names() returns table (gauge text, subject text, family text)
-language sql immutable set search_path = ''
+language sql immutable set search_path = pg_catalog, pg_temp
 as $$
     select unnest(string_to_array('ready delayed in_flight dead parked oldest_ready_age_sec max_attempt attempts_left unattended workers inflow_per_sec '
                                   'outflow_per_sec failure_rate drain_sec archive_rows archive_bytes dead_tuples last_done_age_sec unreadable', ' ')),

@@ -5,7 +5,7 @@ create function redrive._gauges(q redrive.queue, out ready bigint, out delayed b
                                 out oldest_ready_age_sec double precision, out max_attempt integer, out last_done_at timestamptz, out more boolean,
                                 out failed integer, out live bigint, out sent bigint, out archive_rows bigint, out archive_bytes bigint,
                                 out dead_tuples bigint)
-language plpgsql set search_path = ''
+language plpgsql set search_path = pg_catalog, pg_temp
 as $$
 declare
     v_now timestamptz := redrive.clock();

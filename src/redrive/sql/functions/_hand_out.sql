@@ -3,7 +3,7 @@
 create function redrive._hand_out(q redrive.queue, p_pick redrive._picked, p_now timestamptz, p_until timestamptz)
 returns table (msg_id bigint, read_ct integer, attempt integer, enqueued_at timestamptz, vt timestamptz, due_at timestamptz,
                message jsonb, headers jsonb, key text, isolated boolean)
-language plpgsql set search_path = ''
+language plpgsql set search_path = pg_catalog, pg_temp
 as $$
 declare
     v_set text := 'vt = $3, read_ct = m.read_ct + 1';

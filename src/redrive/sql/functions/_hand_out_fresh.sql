@@ -3,7 +3,7 @@
 create function redrive._hand_out_fresh(q redrive.queue, p_qty integer, p_now timestamptz, p_until timestamptz)
 returns table (msg_id bigint, read_ct integer, attempt integer, enqueued_at timestamptz, vt timestamptz, due_at timestamptz,
                message jsonb, headers jsonb, key text, isolated boolean)
-language plpgsql set search_path = ''
+language plpgsql set search_path = pg_catalog, pg_temp
 as $$
 begin
     for msg_id, read_ct, attempt, enqueued_at, vt, due_at, message, headers, key, isolated in execute format($q$

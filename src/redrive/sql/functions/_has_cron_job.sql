@@ -1,7 +1,7 @@
 -- _has_cron_job: is there a job of the owner's with this name, which is on, by one of these schedules, with its command (as of
 -- redrive.put_cron_job)?
 create function redrive._has_cron_job(p_name text, p_schedules text[], p_commands text[]) returns boolean
-language plpgsql stable set search_path = ''
+language plpgsql stable set search_path = pg_catalog, pg_temp
 as $$
 declare
     v_there boolean := false;

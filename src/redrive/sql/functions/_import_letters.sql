@@ -1,7 +1,7 @@
 -- _import_letters: the envelopes in these locked messages of another queue become dead letters of q. Kept is what they say, also what redrive
 -- does not know; headers of redrive's own are not believed. Returns the new ids in the order of p_ids.
 create function redrive._import_letters(q redrive.queue, p_from text, p_ids bigint[]) returns bigint[]
-language plpgsql set search_path = ''
+language plpgsql set search_path = pg_catalog, pg_temp
 as $$
 declare
     v_name constant text := 'q_' || lower(p_from);

@@ -1,6 +1,6 @@
 -- _insert_batch_sql: the statement that unfolds a JSON array into a queue. $1 messages, $2 due, $3 headers, $4 keys if any.
 create function redrive._insert_batch_sql(q redrive.queue, p_keyed boolean) returns text
-language sql immutable set search_path = ''
+language sql immutable set search_path = pg_catalog, pg_temp
 as $$
     select case
         when not q.has_headers then

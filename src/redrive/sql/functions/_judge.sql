@@ -2,7 +2,7 @@
 -- p_done: ids that have ended already in this call.
 create function redrive._judge(q redrive.queue, p_ids bigint[], p_cts integer[], p_outcomes text[], p_durations numeric[], p_done bigint[])
 returns redrive._judged
-language plpgsql set search_path = ''
+language plpgsql set search_path = pg_catalog, pg_temp
 as $$
 declare
     j redrive._judged;

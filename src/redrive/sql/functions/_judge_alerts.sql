@@ -1,7 +1,7 @@
 -- _judge_alerts: the state of every alert from what was read; returns those that began to fire or are over.
 -- A value that is null, and a gauge that could not be read, change nothing. An alert whose subject, rule or gauge is gone is over.
 create function redrive._judge_alerts(p_readings redrive._reading[], p_now timestamptz) returns setof redrive.alert
-language plpgsql set search_path = ''
+language plpgsql set search_path = pg_catalog, pg_temp
 as $$
 declare
     j record;

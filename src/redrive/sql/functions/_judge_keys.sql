@@ -1,7 +1,7 @@
 -- _judge_keys: a keyed done counts only while the key still names its message: otherwise another message with the key took it
 -- over and will complete it. A key row that somebody's transaction holds: that report comes again.
 create function redrive._judge_keys(q redrive.queue, j redrive._judged) returns redrive._judged
-language plpgsql set search_path = ''
+language plpgsql set search_path = pg_catalog, pg_temp
 as $$
 declare
     v_held redrive.key[];

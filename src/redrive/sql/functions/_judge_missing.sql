@@ -2,7 +2,7 @@
 -- reported before (repeat: an answer was lost with its connection), or it is gone (lost): ended by another delivery, by a
 -- cancel, or by a claim that found nobody had reported it.
 create function redrive._judge_missing(q redrive.queue, p_ids bigint[], p_cts integer[], p_verdicts text[]) returns text[]
-language plpgsql set search_path = ''
+language plpgsql set search_path = pg_catalog, pg_temp
 as $$
 declare
     v_missing bigint[] := array(select v.id from unnest(p_ids, p_verdicts) v(id, verdict) where v.verdict is null);

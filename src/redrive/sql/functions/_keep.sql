@@ -1,6 +1,6 @@
 -- _keep: for how many seconds this is kept; null where it goes by a time of its own.
 create function redrive._keep(p_what text) returns numeric
-language plpgsql stable set search_path = ''
+language plpgsql stable set search_path = pg_catalog, pg_temp
 as $$
 declare
     v_default constant jsonb := '{"failures": 2592000, "keys": null, "sent_keys": null, "events": 7776000, "refused": 34560000,

@@ -1,7 +1,7 @@
 -- _known: the policy row of a queue; for a pgmq queue that redrive has not adopted, one made of the defaults and its layout,
 -- so that the article's functions work on it. Raises RD001 where there is no such queue.
 create function redrive._known(p_queue text) returns redrive.queue
-language plpgsql set search_path = ''
+language plpgsql set search_path = pg_catalog, pg_temp
 as $$
 declare
     q redrive.queue;

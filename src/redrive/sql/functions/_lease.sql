@@ -1,7 +1,7 @@
 -- _lease: take a lease that is free or over, under a token never used before; null while it is held. One of redrive's own that was
 -- taken in the future is over: the clock ran ahead then, and what it guards may run twice.
 create function redrive._lease(p_name text, p_seconds numeric) returns bigint
-language plpgsql set search_path = ''
+language plpgsql set search_path = pg_catalog, pg_temp
 as $$
 declare
     v_now timestamptz := redrive.clock();

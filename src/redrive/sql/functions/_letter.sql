@@ -2,7 +2,7 @@
 -- discarded, with what it tells of the message (message) and its failed attempts. p_since: when the message died, which spares
 -- looking through older letters.
 create function redrive._letter(q redrive.queue, p_msg_id bigint, p_dead_id bigint, p_since timestamptz) returns jsonb
-language plpgsql stable set search_path = ''
+language plpgsql stable set search_path = pg_catalog, pg_temp
 as $$
 declare
     v_dlq text := q.queue || '_dlq';

@@ -1,7 +1,7 @@
 -- _mark_late: write which delivery ended the message, where that is not its last one: the last one's own report is then lost, not a repeat.
 -- Without headers the read_ct itself says it: the row leaves the queue in this very transaction, so nobody's fence sees it lowered.
 create function redrive._mark_late(q redrive.queue, j redrive._judged) returns void
-language plpgsql set search_path = ''
+language plpgsql set search_path = pg_catalog, pg_temp
 as $$
 begin
     execute format('update pgmq.%I m set %s from unnest($1, $2, $3) v(id, ct, verdict)

@@ -4,7 +4,7 @@
 create function redrive._measured(p_queue text)
 returns table (queue text, g jsonb, gauges jsonb, problem text, locked boolean, done bigint, failed bigint, dead bigint, workers integer,
                last_seen timestamptz, inflow double precision, outflow double precision, tries bigint, failures bigint)
-language plpgsql set search_path = '' set lock_timeout = '250ms'
+language plpgsql set search_path = pg_catalog, pg_temp set lock_timeout = '250ms'
 as $$
 #variable_conflict use_column
 declare

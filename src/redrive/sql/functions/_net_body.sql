@@ -1,6 +1,6 @@
 -- _net_body: an alert as Slack's incoming webhooks take it, as Discord's do for their hosts. Nothing in it can ping anybody.
 create function redrive._net_body(p_url text, p_event text, p_body jsonb) returns jsonb
-language plpgsql immutable set search_path = ''
+language plpgsql immutable set search_path = pg_catalog, pg_temp
 as $$
 declare
     v_text text := format(E'%s %s: %s\n%sDatabase %s.',

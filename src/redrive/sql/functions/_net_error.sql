@@ -1,6 +1,6 @@
 -- _net_error: what was wrong with a call of pg_net; null where it was answered 2xx.
 create function redrive._net_error(p_answered boolean, p_status integer, p_timed_out boolean, p_error text) returns text
-language sql immutable set search_path = ''
+language sql immutable set search_path = pg_catalog, pg_temp
 as $$
     select case when not p_answered then 'pg_net did not answer: is its worker running?'
                 when p_timed_out then 'timed out'

@@ -1,7 +1,7 @@
 -- _net_sink: the webhook that the database itself tells, by pg_net: the secret alerts_webhook of Vault. Where there is one, pg_net is
 -- a sink like another, and its name is kept fresh. Neither pg_net nor Vault, or no secret: url is null. problem: why it cannot be read.
 create function redrive._net_sink(p_now timestamptz, out url text, out problem text)
-language plpgsql set search_path = ''
+language plpgsql set search_path = pg_catalog, pg_temp
 as $$
 begin
     if to_regclass('net._http_response') is null or to_regclass('vault.decrypted_secrets') is null then

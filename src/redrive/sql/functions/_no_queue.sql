@@ -1,6 +1,6 @@
 -- _no_queue: raise RD001 for a queue redrive does not know, with the way out.
 create function redrive._no_queue(p_queue text) returns void
-language plpgsql set search_path = ''
+language plpgsql set search_path = pg_catalog, pg_temp
 as $$
 begin
     if p_queue is null then

@@ -1,7 +1,7 @@
 -- _not_running: lock those of these messages that nobody is running: due, delayed, waiting for a retry, or given back.
 -- pgmq 1.4.4 keeps no record of reports: there a message that was read and is not due yet counts as running.
 create function redrive._not_running(q redrive.queue, p_ids bigint[]) returns bigint[]
-language plpgsql set search_path = ''
+language plpgsql set search_path = pg_catalog, pg_temp
 as $$
 declare
     v_ids bigint[];

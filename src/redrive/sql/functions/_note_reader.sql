@@ -1,7 +1,7 @@
 -- _note_reader: somebody works on this queue with read_with_dlq: a worker of that name was seen, noted every 15 s at most, with
 -- what lies between two visits (four hours at most: what is longer is a new beginning). Never waits; of a queue redrive does not know nothing is noted.
 create function redrive._note_reader(p_queue text, p_now timestamptz) returns void
-language plpgsql set search_path = ''
+language plpgsql set search_path = pg_catalog, pg_temp
 as $$
 declare
     w redrive.worker;

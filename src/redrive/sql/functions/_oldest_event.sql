@@ -2,7 +2,7 @@
 -- received where there is no message any more. One that waits for its time, or is at work, does not wait for us: an event that
 -- was sent again is not as old as it looks. Of the 1,000 oldest. 0 with none.
 create function redrive._oldest_event(p_source text, p_now timestamptz) returns double precision
-language plpgsql set search_path = ''
+language plpgsql set search_path = pg_catalog, pg_temp
 as $$
 declare
     v_queue text;

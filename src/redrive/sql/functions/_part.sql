@@ -10,7 +10,7 @@
 -- Whoever may write to pgmq's tables may have written anything: what is no object counts as no headers, what is no
 -- number as no such header. An error here would let one message block its queue for ever.
 create function redrive._part(q redrive.queue, p_part text) returns text
-language sql immutable set search_path = ''
+language sql immutable set search_path = pg_catalog, pg_temp
 as $$
     select case p_part
         when 'key' then

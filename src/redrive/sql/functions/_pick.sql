@@ -1,6 +1,6 @@
 -- _pick: lock the next due messages, in due order, skipping what others hold. p_healthy: leave the spent ones where they are.
 create function redrive._pick(q redrive.queue, p_now timestamptz, p_qty integer, p_healthy boolean) returns redrive._picked
-language plpgsql set search_path = ''
+language plpgsql set search_path = pg_catalog, pg_temp
 as $$
 declare
     v_pick redrive._picked;

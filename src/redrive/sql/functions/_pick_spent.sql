@@ -1,6 +1,6 @@
 -- _pick_spent: lock up to 1,000 messages that are over their budget, no further than claim has looked.
 create function redrive._pick_spent(q redrive.queue, p_reached timestamptz) returns bigint[]
-language plpgsql set search_path = ''
+language plpgsql set search_path = pg_catalog, pg_temp
 as $$
 declare
     v_ids bigint[];

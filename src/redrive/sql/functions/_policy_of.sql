@@ -1,6 +1,6 @@
 -- _policy_of: the policy row of a queue, or RD001 where redrive has none, or pgmq's table is gone.
 create function redrive._policy_of(p_queue text) returns redrive.queue
-language plpgsql stable set search_path = ''
+language plpgsql stable set search_path = pg_catalog, pg_temp
 as $$
 declare
     q redrive.queue;

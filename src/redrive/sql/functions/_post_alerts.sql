@@ -2,7 +2,7 @@
 -- at most. pg_net sends after commit and says how it went in its own table: no answer when the claim is over counts as a failure.
 -- Returns why it could not, null where it could. The URL is a secret: no error holds it.
 create function redrive._post_alerts(p_url text, p_now timestamptz) returns text
-language plpgsql set search_path = ''
+language plpgsql set search_path = pg_catalog, pg_temp
 as $$
 declare
     d record;

@@ -2,7 +2,7 @@
 -- keeps up. Looks before each ALTER: even a no-op would wait for every reader (ACCESS EXCLUSIVE).
 -- p_own: a queue redrive created, whose row security is redrive's to switch on.
 create function redrive._prepare_tables(p_queue text, p_own boolean) returns void
-language plpgsql set search_path = ''
+language plpgsql set search_path = pg_catalog, pg_temp
 as $$
 declare
     v_name text;

@@ -3,7 +3,7 @@
 -- user's keeps, is left out and named in a warning; where nothing else went either, in an error.
 create function redrive._purge(p_what text, p_queue text, p_before timestamptz, p_batch integer, p_rows boolean)
 returns table (deleted bigint, line jsonb)
-language plpgsql set search_path = '' set lock_timeout = '1s'
+language plpgsql set search_path = pg_catalog, pg_temp set lock_timeout = '1s'
 as $$
 declare
     t record;

@@ -1,6 +1,6 @@
 -- _purge_before: the time before which an operator wants what is over deleted; null p_older_than: what the rules say.
 create function redrive._purge_before(p_what text, p_queue text, p_older_than interval) returns timestamptz
-language plpgsql set search_path = ''
+language plpgsql set search_path = pg_catalog, pg_temp
 as $$
 declare
     q redrive.queue;

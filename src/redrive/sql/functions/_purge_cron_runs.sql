@@ -1,7 +1,7 @@
 -- _purge_cron_runs: delete what pg_cron noted of runs of redrive's own jobs more than a week ago, where this role may: how many. Once an hour: the
 -- table has no index for it. 0 where there is no pg_cron.
 create function redrive._purge_cron_runs() returns bigint
-language plpgsql set search_path = ''
+language plpgsql set search_path = pg_catalog, pg_temp
 as $$
 declare
     v_rows bigint := 0;

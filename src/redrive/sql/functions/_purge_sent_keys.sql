@@ -1,7 +1,7 @@
 -- _purge_sent_keys: of the keys of sent messages, the next ten batches' worth are looked at: those whose messages are all gone from the queue
 -- (a purge past redrive) go. Held first, looked up after: a sender that adds a message meanwhile has committed or is waiting.
 create function redrive._purge_sent_keys(p_batch integer) returns bigint
-language plpgsql set search_path = '' set lock_timeout = '1s'
+language plpgsql set search_path = pg_catalog, pg_temp set lock_timeout = '1s'
 as $$
 declare
     v_place redrive.retention_place;

@@ -1,6 +1,6 @@
 -- _purge_trouble: why nothing was deleted from a table, in one sentence that names it.
 create function redrive._purge_trouble(p_relation text, p_state text, p_error text, p_constraint text, p_of text) returns text
-language sql immutable set search_path = ''
+language sql immutable set search_path = pg_catalog, pg_temp
 as $$
     select case
         when p_state = '55P03' then format('%s is locked by somebody else for longer than a second; nothing of it was deleted', p_relation)

@@ -1,7 +1,7 @@
 -- _quarantine: keep a refused request for the operator: the first 64 KB of its body, and the newest 200 of its source.
 create function redrive._quarantine(p_source text, p_at timestamptz, p_reason text, p_detail text, p_headers jsonb, p_body bytea, p_size bigint, p_event_id text)
 returns void
-language plpgsql set search_path = ''
+language plpgsql set search_path = pg_catalog, pg_temp
 as $$
 begin
     insert into redrive.webhook_refused (source, at, reason, detail, headers, body, size, event_id)

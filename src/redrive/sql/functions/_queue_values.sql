@@ -3,7 +3,7 @@
 -- failure_rate: nothing failed is 0; of fewer than ten attempts nothing is said.
 create function redrive._queue_values(q redrive.queue, g jsonb, p_workers integer, p_inflow double precision, p_outflow double precision,
                                       p_tries bigint, p_failures bigint, p_now timestamptz) returns jsonb
-language sql stable set search_path = ''
+language sql stable set search_path = pg_catalog, pg_temp
 as $$
     select jsonb_object_agg(v.gauge, v.value) from (
         select k.key as gauge, (g ->> k.key)::double precision as value

@@ -1,7 +1,7 @@
 -- _raise_alert: this rule is over its limit for this subject: pending until that has been so for p_for seconds, then firing.
 create function redrive._raise_alert(p_rule text, p_subject text, p_severity text, p_value double precision, p_threshold double precision,
                                      p_summary text, p_command text, p_for numeric, p_now timestamptz) returns redrive.alert
-language plpgsql set search_path = ''
+language plpgsql set search_path = pg_catalog, pg_temp
 as $$
 declare
     a redrive.alert;

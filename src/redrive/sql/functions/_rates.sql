@@ -4,7 +4,7 @@
 -- tries and failures: of the same time, or of as much of the last half hour as ten tries take; with fewer in half an hour both are 0.
 create function redrive._rates(p_queue text, p_now timestamptz, p_sent bigint, p_done bigint, p_failed bigint, p_dead bigint, p_live bigint,
                                out inflow double precision, out outflow double precision, out tries bigint, out failures bigint)
-language plpgsql stable set search_path = ''
+language plpgsql stable set search_path = pg_catalog, pg_temp
 as $$
 declare
     s redrive.sample;

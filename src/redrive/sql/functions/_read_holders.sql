@@ -1,6 +1,6 @@
 -- _read_holders: for how long the oldest of those that keep dead rows from being cleaned up has done so.
 create function redrive._read_holders(p_now timestamptz) returns setof redrive._reading
-language sql volatile set search_path = ''
+language sql volatile set search_path = pg_catalog, pg_temp
 as $$
     select 'xmin_held_sec', '', coalesce(h.age_sec, 0),
            jsonb_build_object('what', concat_ws(' ', h.what, 'pid ' || h.pid, 'of role ' || h.role, nullif('(' || h.application || ')', '()')))

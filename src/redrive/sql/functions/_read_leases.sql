@@ -1,7 +1,7 @@
 -- _read_leases: a queue's lease whose holder is not seen though the lease runs on: for how long. One that was taken by hand says nothing of
 -- its holder: whether that one still renews it, or is gone, its time tells.
 create function redrive._read_leases(p_now timestamptz) returns setof redrive._reading
-language sql stable set search_path = ''
+language sql stable set search_path = pg_catalog, pg_temp
 as $$
     select 'lease_stuck_sec', l.name,
            case when l.lease_until <= p_now then 0 else extract(epoch from p_now - greatest(w.last_seen, l.acquired_at)) end,

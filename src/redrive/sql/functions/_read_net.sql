@@ -1,7 +1,7 @@
 -- _read_net: how many of pg_net's calls failed in the last 15 minutes: no answer, a time-out, or a status of 400 and above. Those of
 -- post_tick are looked at by redrive._read_ticks.
 create function redrive._read_net(p_now timestamptz) returns setof redrive._reading
-language plpgsql set search_path = ''
+language plpgsql set search_path = pg_catalog, pg_temp
 as $$
 begin
     if to_regclass('net._http_response') is not null then

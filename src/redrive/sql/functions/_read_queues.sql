@@ -1,7 +1,7 @@
 -- _read_queues: the gauges of the queues; and what was counted is kept as a sample, for the rates of the next hour. A queue that is locked
 -- for a moment is not unreadable: nothing is said of it.
 create function redrive._read_queues(p_now timestamptz) returns setof redrive._reading
-language plpgsql set search_path = ''
+language plpgsql set search_path = pg_catalog, pg_temp
 as $$
 declare
     m record;

@@ -1,6 +1,6 @@
 -- _read_schedules: how late each schedule is, and why, as far as it can be known here; one that is paused or not due is not.
 create function redrive._read_schedules(p_now timestamptz) returns setof redrive._reading
-language plpgsql set search_path = ''
+language plpgsql set search_path = pg_catalog, pg_temp
 as $$
 declare
     v_by_cron constant text[] := redrive._cron_schedules();

@@ -1,7 +1,7 @@
 -- _read_sinks: for how long alerts have not reached a sink: since its oldest open delivery, or since a process that has it was seen.
 -- Three failed tries, and one given up within the day, count as six minutes at least. What a silence holds back does not count.
 create function redrive._read_sinks(p_now timestamptz) returns setof redrive._reading
-language sql stable set search_path = ''
+language sql stable set search_path = pg_catalog, pg_temp
 as $$
     select 'sink_trouble_sec', s.name, greatest(d.open_sec, case when d.tried or d.gave_up then 360 else 0 end, case when u.unseen > 600 then u.unseen else 0 end),
            jsonb_build_object('look', case when u.unseen > 600 then 'redrive alerts forget ' || s.name else 'redrive alerts list' end, 'why', concat_ws('; ',

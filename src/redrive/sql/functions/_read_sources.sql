@@ -1,7 +1,7 @@
 -- _read_sources: of each webhook source how many were refused in the last 15 minutes although signed, and how long the oldest event
 -- that could be handled has been waiting. A source whose queue cannot be read takes no other with it.
 create function redrive._read_sources(p_now timestamptz) returns setof redrive._reading
-language plpgsql set search_path = ''
+language plpgsql set search_path = pg_catalog, pg_temp
 as $$
 declare
     v_source text;

@@ -2,7 +2,7 @@
 -- (4xx), or that pg_net never answered, counts at once: it does not mend itself. What may (a time-out, 5xx, no connection) counts from three
 -- in a row on, or when it has gone on for five minutes. A call whose time is not over is left out.
 create function redrive._read_ticks(p_now timestamptz) returns setof redrive._reading
-language plpgsql set search_path = ''
+language plpgsql set search_path = pg_catalog, pg_temp
 as $$
 declare
     v_kept interval := coalesce(nullif(current_setting('pg_net.ttl', true), ''), '6 hours')::interval;

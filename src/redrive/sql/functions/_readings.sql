@@ -2,7 +2,7 @@
 -- a subject, with the reason, and it takes no other family with it. What could not be read is a gauge itself, the last.
 -- Waits for no lock longer than a quarter of a second.
 create function redrive._readings() returns setof redrive._reading
-language plpgsql set search_path = '' set lock_timeout = '250ms'
+language plpgsql set search_path = pg_catalog, pg_temp set lock_timeout = '250ms'
 as $$
 declare
     v_family text;

@@ -3,7 +3,7 @@
 -- others with it. By a lookup each, whatever the planner thinks of the table.
 create function redrive._receive_new(q redrive.queue, p_events jsonb, p_raws bytea, p_now timestamptz)
 returns table (n bigint, id uuid, msg_id bigint, large boolean)
-language plpgsql set search_path = ''
+language plpgsql set search_path = pg_catalog, pg_temp
 as $$
 #variable_conflict use_column
 begin

@@ -1,6 +1,6 @@
 -- _record_crashes: the last delivery of these messages ended without a report: its worker died or lost it. Into the history.
 create function redrive._record_crashes(q redrive.queue, p_ids bigint[], p_now timestamptz) returns void
-language plpgsql set search_path = ''
+language plpgsql set search_path = pg_catalog, pg_temp
 as $$
 begin
     execute format($q$

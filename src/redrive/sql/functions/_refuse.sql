@@ -1,6 +1,6 @@
 -- _refuse: raise 22023 (invalid argument) with the given sentence.
 create function redrive._refuse(p_sentence text) returns void
-language plpgsql set search_path = ''
+language plpgsql set search_path = pg_catalog, pg_temp
 as $$
 begin
     raise exception '%', p_sentence using errcode = '22023';

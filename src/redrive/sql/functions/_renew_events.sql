@@ -1,6 +1,6 @@
 -- _renew_events: these dead letters were sent again as these messages: their events are received again, a generation on.
 create function redrive._renew_events(q redrive.queue, p_dead bigint[], p_new bigint[]) returns void
-language plpgsql set search_path = ''
+language plpgsql set search_path = pg_catalog, pg_temp
 as $$
 begin
     execute format($q$

@@ -1,7 +1,7 @@
 -- _replay: those of these events that belong to this queue, sent again. Never waits: an event whose message is live is not locked,
 -- so that a worker can settle it meanwhile; one that somebody else holds, or has just sent again, is left.
 create function redrive._replay(q redrive.queue, p_ids uuid[]) returns table (id uuid, msg_id bigint, status text)
-language plpgsql set search_path = ''
+language plpgsql set search_path = pg_catalog, pg_temp
 as $$
 #variable_conflict use_column
 declare

@@ -1,7 +1,7 @@
 -- _resolve_alert: a firing alert is over, and that is told wherever it was told, or is being told, that it fires. p_gone: there is no
 -- such subject any more, or no such rule.
 create function redrive._resolve_alert(p_rule text, p_subject text, p_value double precision, p_gone boolean, p_now timestamptz) returns redrive.alert
-language plpgsql set search_path = ''
+language plpgsql set search_path = pg_catalog, pg_temp
 as $$
 declare
     a redrive.alert;

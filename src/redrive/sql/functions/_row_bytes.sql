@@ -1,6 +1,6 @@
 -- _row_bytes: what a row of a queue's archive takes, its index entries included: measured on the newest and the oldest hundred.
 create function redrive._row_bytes(q redrive.queue) returns numeric
-language plpgsql set search_path = ''
+language plpgsql set search_path = pg_catalog, pg_temp
 as $$
 declare
     v_bytes numeric;

@@ -1,6 +1,6 @@
 -- _rules: every rule as it holds: the defaults, and over them what an operator said.
 create function redrive._rules() returns setof redrive._rule
-language sql stable set search_path = ''
+language sql stable set search_path = pg_catalog, pg_temp
 as $$
     select (jsonb_populate_record(d, coalesce(r.fields, '{}'))).*
       from redrive._default_rules() d left join redrive.rule r on r.name = d.name

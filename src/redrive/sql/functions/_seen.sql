@@ -1,7 +1,7 @@
 -- _seen: a worker asked for messages and got p_got. With none it waits, and senders notify it for the next 30 s;
 -- with some it has work in hand and they need not. An idle poll writes only every 15 s. Never waits.
 create function redrive._seen(p_queue text, p_worker text, p_now timestamptz, p_got integer) returns void
-language plpgsql set search_path = ''
+language plpgsql set search_path = pg_catalog, pg_temp
 as $$
 declare
     w redrive.worker;

@@ -1,6 +1,6 @@
 -- _send_again: the locked dead letters leave for the queue they came from, and are kept in the dead-letter archive as redriven.
 create function redrive._send_again(q redrive.queue, p_dead bigint[], p_patch jsonb, p_patched boolean, out dead bigint[], out new bigint[])
-language plpgsql set search_path = ''
+language plpgsql set search_path = pg_catalog, pg_temp
 as $$
 declare
     v_now timestamptz := redrive.clock();

@@ -1,6 +1,6 @@
 -- _send_event: the job of a new event.
 create function redrive._send_event(q redrive.queue, p_id uuid, p_msg_id bigint, p_message jsonb, p_now timestamptz) returns void
-language plpgsql set search_path = ''
+language plpgsql set search_path = pg_catalog, pg_temp
 as $$
 declare
     v_large boolean := redrive._event_size(p_message) > 1000000;

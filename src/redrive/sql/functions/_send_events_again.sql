@@ -1,7 +1,7 @@
 -- _send_events_again: new messages for these events, in this order, from their records; they are received again, a generation on.
 -- The caller holds the events' rows. The queue may have been made anew since: it is marked as an inbox again.
 create function redrive._send_events_again(q redrive.queue, p_ids uuid[]) returns table (id uuid, msg_id bigint)
-language plpgsql set search_path = ''
+language plpgsql set search_path = pg_catalog, pg_temp
 as $$
 #variable_conflict use_column
 declare

@@ -1,6 +1,6 @@
 -- _send_tick: the message of one tick, and the schedule as it is then. Its own functions get {"schedule", "tick"}, a job its payload.
 create function redrive._send_tick(s redrive.schedule, p_tick timestamptz) returns redrive.schedule
-language plpgsql set search_path = ''
+language plpgsql set search_path = pg_catalog, pg_temp
 as $$
 begin
     if s.queue is not null then

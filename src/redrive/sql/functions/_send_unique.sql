@@ -2,7 +2,7 @@
 -- The sends' row of the key is locked first, so that fifty at once agree on one message.
 create function redrive._send_unique(q redrive.queue, p_message jsonb, p_key text, p_due timestamptz, p_headers jsonb)
 returns table (msg_id bigint, duplicate boolean)
-language plpgsql set search_path = ''
+language plpgsql set search_path = pg_catalog, pg_temp
 as $$
 #variable_conflict use_column
 declare

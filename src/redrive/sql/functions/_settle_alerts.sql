@@ -1,6 +1,6 @@
 -- _settle_alerts: settle_alerts, checked.
 create function redrive._settle_alerts(p_ids bigint[], p_tokens bigint[], p_errors text[], p_retry_after numeric[], p_now timestamptz) returns integer
-language plpgsql set search_path = ''
+language plpgsql set search_path = pg_catalog, pg_temp
 as $$
 declare
     v_counted integer;

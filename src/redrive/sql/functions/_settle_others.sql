@@ -3,7 +3,7 @@ create function redrive._settle_others(
     q redrive.queue, j redrive._judged, p_ids bigint[], p_cts integer[], p_outcomes text[], p_delays numeric[], p_error_types text[],
     p_errors text[], p_tracebacks text[], p_durations numeric[], p_worker text,
     out failed integer, out dead integer, out given_back integer)
-language plpgsql set search_path = ''
+language plpgsql set search_path = pg_catalog, pg_temp
 as $$
 declare
     v_now timestamptz := redrive.clock();

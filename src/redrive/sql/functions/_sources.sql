@@ -1,6 +1,6 @@
 -- _sources: the sources that ever sent anything, or were refused, by skipping along the indexes from one to the next.
 create function redrive._sources() returns setof text
-language sql stable set search_path = ''
+language sql stable set search_path = pg_catalog, pg_temp
 as $$
     with recursive known as (
         (select e.source from redrive.webhook_event e order by e.source limit 1)

@@ -1,6 +1,6 @@
 -- _span: seconds as people say them: 45 s, 12 min, 3 h 20 min, 2 d 4 h.
 create function redrive._span(p_sec double precision) returns text
-language sql immutable set search_path = ''
+language sql immutable set search_path = pg_catalog, pg_temp
 as $$
     select case when p_sec is null then null
                 when p_sec = 'infinity' then 'ever'

@@ -1,7 +1,7 @@
 -- _subjects: what an alert may be about, as far as that is written down: queues, their leases, sources, schedules, sinks, and what an
 -- alert was about before.
 create function redrive._subjects() returns setof text
-language sql stable set search_path = ''
+language sql stable set search_path = pg_catalog, pg_temp
 as $$
     select q.queue from redrive.queue q
     union select 'queue:' || q.queue from redrive.queue q

@@ -1,6 +1,6 @@
 -- _take_flight: single flight: may this worker claim? Takes or renews the queue's lease until p_until; never waits.
 create function redrive._take_flight(p_queue text, p_worker text, p_until timestamptz) returns boolean
-language plpgsql set search_path = ''
+language plpgsql set search_path = pg_catalog, pg_temp
 as $$
 declare
     v_name text := 'queue:' || p_queue;

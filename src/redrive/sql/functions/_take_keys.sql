@@ -3,7 +3,7 @@
 -- transaction holds is busy, and so is a missing one that somebody is about to insert.
 create function redrive._take_keys(q redrive.queue, p_pick redrive._picked, p_now timestamptz, p_until timestamptz)
 returns redrive._picked
-language plpgsql set search_path = ''
+language plpgsql set search_path = pg_catalog, pg_temp
 as $$
 declare
     v_keys text[];

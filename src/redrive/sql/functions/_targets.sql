@@ -2,7 +2,7 @@
 -- index; known_as: what an error calls it. p_queue: null, or only this queue's. Live and dead messages, waiting and failed events, and what fires are never among them.
 create function redrive._targets(p_what text, p_queue text default null)
 returns table (relation text, condition text, sort text, known_as text)
-language plpgsql set search_path = ''
+language plpgsql set search_path = pg_catalog, pg_temp
 as $$
 declare
     v_live text;

@@ -2,7 +2,7 @@
 -- the sink is new), and a reminder where the last word is older than the rule's remind_sec and has left.
 -- A sink is not told of its own trouble.
 create function redrive._tell_alerts(p_now timestamptz) returns void
-language sql set search_path = ''
+language sql set search_path = pg_catalog, pg_temp
 as $$
     with told as (
         insert into redrive.alert_delivery (sink, rule, subject, event, episode, body, at, next_at)

@@ -1,7 +1,7 @@
 -- _ticks: when a schedule is due after one moment, up to and with another, at most so often, in order. An interval's are multiples of
 -- it since 1970.
 create function redrive._ticks(s redrive.schedule, p_after timestamptz, p_until timestamptz, p_most integer) returns setof timestamptz
-language plpgsql stable set search_path = ''
+language plpgsql stable set search_path = pg_catalog, pg_temp
 as $$
 declare
     v_step constant numeric := trunc(s.every_sec * 1000000);

@@ -1,6 +1,6 @@
 -- _time: a time somebody wrote into a dead letter; null where it is none, so that one bad row hides no other.
 create function redrive._time(p_text text) returns timestamptz
-language plpgsql stable set search_path = ''
+language plpgsql stable set search_path = pg_catalog, pg_temp
 as $$
 begin
     return p_text::timestamptz;

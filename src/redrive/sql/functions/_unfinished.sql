@@ -1,6 +1,6 @@
 -- _unfinished: which messages of a schedule are still in its queue, where its overlap asks.
 create function redrive._unfinished(s redrive.schedule) returns bigint[]
-language plpgsql set search_path = ''
+language plpgsql set search_path = pg_catalog, pg_temp
 as $$
 declare
     v_ids bigint[] := s.unfinished || s.last_msg_id;

@@ -2,7 +2,7 @@
 create function redrive._unfold_events(p_events jsonb, p_raws bytea)
 returns table (n bigint, source text, event_id text, type text, queue text, payload jsonb, raw bytea, headers jsonb, resource text,
                volatile text[], derived boolean)
-language sql immutable set search_path = ''
+language sql immutable set search_path = pg_catalog, pg_temp
 as $$
     select e.n, e.v ->> 'source', e.v ->> 'event_id', e.v ->> 'type', e.v ->> 'queue', e.v -> 'payload',
            substring(p_raws from (1 + sum((e.v -> 'size')::bigint) over (order by e.n) - (e.v -> 'size')::bigint)::integer for (e.v -> 'size')::integer),

@@ -1,7 +1,7 @@
 -- _vault: a secret of Vault, without white space around it. Raises, naming it, where there is none: what is null would go on silently,
 -- and pg_net leaves out a header that is.
 create function redrive._vault(p_name text) returns text
-language plpgsql set search_path = ''
+language plpgsql set search_path = pg_catalog, pg_temp
 as $$
 declare
     v_secret text;

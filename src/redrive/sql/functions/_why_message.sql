@@ -3,7 +3,7 @@
 -- claimed_at: when its last delivery began, where pgmq keeps that.
 -- reported: its last delivery was reported or given back. Where pgmq keeps no headers (1.4.4) only a failed one is known to be.
 create function redrive._why_message(q redrive.queue, p_id bigint, p_now timestamptz) returns jsonb
-language plpgsql set search_path = ''
+language plpgsql set search_path = pg_catalog, pg_temp
 as $$
 declare
     v_found jsonb;

@@ -1,6 +1,6 @@
 -- _why_policy: what of a queue's policy decides whether a message runs. by: who paused it, an operator or its code.
 create function redrive._why_policy(q redrive.queue) returns jsonb
-language sql stable set search_path = ''
+language sql stable set search_path = pg_catalog, pg_temp
 as $$
     select jsonb_build_object(
         'max_attempts', q.max_attempts, 'visibility_timeout', q.visibility_timeout, 'timeout', q.timeout, 'concurrency', q.concurrency,

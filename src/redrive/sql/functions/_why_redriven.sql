@@ -1,6 +1,6 @@
 -- _why_redriven: the messages that one was redriven from, the first ancestor first, and those it was redriven to, in their order.
 create function redrive._why_redriven(p_queue text, p_id bigint) returns jsonb
-language sql stable set search_path = ''
+language sql stable set search_path = pg_catalog, pg_temp
 as $$
     with recursive before as (
         select 1 as step, r.from_msg as msg_id, r.at from redrive.redriven r where r.queue = p_queue and r.msg_id = p_id

@@ -1,7 +1,7 @@
 -- _why_workers: who works a queue: the twenty seen last, whoever holds the message first; how many of them live
 -- (_alive), how many jobs they run; and when the last of those that ended was seen. A worker's rows beside its own are summed.
 create function redrive._why_workers(p_queue text, p_id bigint, p_now timestamptz) returns jsonb
-language sql stable set search_path = ''
+language sql stable set search_path = pg_catalog, pg_temp
 as $$
     with each as (
         select regexp_replace(w.worker, '#[0-9]+$', '') as worker, max(w.last_seen) as last_seen, sum(w.running) as running,

@@ -1,7 +1,7 @@
 -- _worded: a rule's summary or command with its words: {subject}, {value}, {limit}, {age}, {limit_age}, {percent}, {s} for
 -- the s of more than one, and those of the reading. A word that is not known stays as it is written.
 create function redrive._worded(p_text text, p_subject text, p_value double precision, p_limit double precision, p_detail jsonb) returns text
-language plpgsql immutable set search_path = ''
+language plpgsql immutable set search_path = pg_catalog, pg_temp
 as $$
 declare
     v_word text;

@@ -1,6 +1,6 @@
 -- _words_of: the words that summaries of a queue's gauges may use.
 create function redrive._words_of(q redrive.queue, g jsonb, p_workers integer, p_last_seen timestamptz, p_now timestamptz) returns jsonb
-language sql stable set search_path = ''
+language sql stable set search_path = pg_catalog, pg_temp
 as $$
     select jsonb_build_object(
         'ready', g -> 'ready', 'failed', g -> 'failed', 'max_attempts', q.max_attempts, 'workers', p_workers,

@@ -3,7 +3,7 @@
 -- owner of redrive could not see.
 -- part: operate
 create function redrive.adopt_queue(p_queue text) returns void
-language plpgsql security definer set search_path = '' set lock_timeout = '10s'
+language plpgsql security definer set search_path = pg_catalog, pg_temp set lock_timeout = '10s'
 as $$
 declare
     v_twin text;

@@ -3,7 +3,7 @@
 create function redrive.alert_deliveries(p_limit integer default 100)
 returns table (id bigint, sink text, rule text, subject text, event text, state text, summary text, at timestamptz, next_at timestamptz, attempts integer,
                delivered_at timestamptz, gave_up_at timestamptz, error text)
-language plpgsql security definer set search_path = ''
+language plpgsql security definer set search_path = pg_catalog, pg_temp
 as $$
 #variable_conflict use_column
 begin

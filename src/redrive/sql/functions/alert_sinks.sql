@@ -2,7 +2,7 @@
 -- part: work, operate, read
 create function redrive.alert_sinks()
 returns table (sink text, kind text, seen_at timestamptz, age_sec double precision, delivered bigint, failures bigint, open integer, gave_up integer, last_error text)
-language sql volatile security definer set search_path = ''
+language sql volatile security definer set search_path = pg_catalog, pg_temp
 as $$
     select s.name, s.kind, s.seen_at, extract(epoch from redrive.clock() - s.seen_at)::double precision, s.delivered, s.failures, d.open, d.gave_up, d.error
       from redrive.alert_sink s

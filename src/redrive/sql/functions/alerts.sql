@@ -4,7 +4,7 @@
 create function redrive.alerts(p_all boolean default false)
 returns table (rule text, subject text, state text, severity text, value double precision, threshold double precision, summary text, command text,
                since timestamptz, fired_at timestamptz, resolved_at timestamptz, silenced_until timestamptz, silence_reason text, undelivered integer)
-language plpgsql security definer set search_path = ''
+language plpgsql security definer set search_path = pg_catalog, pg_temp
 as $$
 #variable_conflict use_column
 declare

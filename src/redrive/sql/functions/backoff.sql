@@ -3,7 +3,7 @@
 -- part: send, work, operate, read
 create function redrive.backoff(p_attempt integer, p_base numeric, p_factor numeric, p_cap numeric, p_jitter numeric)
 returns numeric
-language sql volatile parallel safe set search_path = ''
+language sql volatile parallel safe set search_path = pg_catalog, pg_temp
 as $$
     select round((
         case

@@ -2,7 +2,7 @@
 -- else's, alive; 'done': completed before. End it with finish_job or abandon_job. Never waits.
 -- part: work
 create function redrive.begin_job(p_key text, p_owner text, p_lease_seconds numeric, p_queue text default '') returns text
-language plpgsql security definer set search_path = ''
+language plpgsql security definer set search_path = pg_catalog, pg_temp
 as $$
 declare
     v_now timestamptz := redrive.clock();

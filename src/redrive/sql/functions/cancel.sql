@@ -1,7 +1,7 @@
 -- cancel: end messages that are not running, by id or by key; archived as cancelled, their key freed. Returns their ids.
 -- part: send, operate
 create function redrive.cancel(p_queue text, p_msg_ids bigint[] default null, p_key text default null) returns setof bigint
-language plpgsql security definer set search_path = ''
+language plpgsql security definer set search_path = pg_catalog, pg_temp
 as $$
 declare
     q redrive.queue;

@@ -3,7 +3,7 @@
 -- headers. Reads one row a queue, and writes nothing.
 -- part: send
 create function redrive.check_inbox(p_queues text[]) returns void
-language plpgsql stable security definer set search_path = ''
+language plpgsql stable security definer set search_path = pg_catalog, pg_temp
 as $$
 declare
     v_queue text;

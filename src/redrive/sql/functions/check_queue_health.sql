@@ -6,7 +6,7 @@
 create function redrive.check_queue_health(p_every numeric default 0)
 returns table (rule text, subject text, state text, severity text, value double precision, threshold double precision, summary text, command text,
                since timestamptz)
-language plpgsql security definer set search_path = '' set lock_timeout = '250ms'
+language plpgsql security definer set search_path = pg_catalog, pg_temp set lock_timeout = '250ms'
 as $$
 #variable_conflict use_column
 declare

@@ -8,7 +8,7 @@
 create function redrive.claim(p_queue text, p_vt numeric, p_qty integer, p_worker text)
 returns table (msg_id bigint, read_ct integer, attempt integer, enqueued_at timestamptz, vt timestamptz, due_at timestamptz,
                message jsonb, headers jsonb, key text, isolated boolean)
-language plpgsql security definer set search_path = ''
+language plpgsql security definer set search_path = pg_catalog, pg_temp
 as $$
 #variable_conflict use_column
 declare

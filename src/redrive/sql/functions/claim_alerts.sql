@@ -4,7 +4,7 @@
 -- part: work, operate
 create function redrive.claim_alerts(p_sinks text[], p_limit integer default 50, p_hold numeric default 60)
 returns table (id bigint, token bigint, sink text, rule text, subject text, event text, body jsonb, attempts integer, age_sec double precision)
-language plpgsql security definer set search_path = ''
+language plpgsql security definer set search_path = pg_catalog, pg_temp
 as $$
 #variable_conflict use_column
 declare

@@ -2,7 +2,7 @@
 -- Waits for another open transaction with this key, since its answer is final.
 -- part: work
 create function redrive.claim_job(p_key text, p_queue text default '') returns boolean
-language plpgsql security definer set search_path = ''
+language plpgsql security definer set search_path = pg_catalog, pg_temp
 as $$
 declare
     v_now timestamptz := redrive.clock();

@@ -2,7 +2,7 @@
 -- p_policy is what code declares. An existing pgmq queue of this name must be adopted, not created.
 -- part: operate
 create function redrive.create_queue(p_queue text, p_policy jsonb default '{}') returns void
-language plpgsql security definer set search_path = '' set lock_timeout = '10s'
+language plpgsql security definer set search_path = pg_catalog, pg_temp set lock_timeout = '10s'
 as $$
 declare
     v_known boolean;

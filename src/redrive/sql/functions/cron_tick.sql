@@ -4,7 +4,7 @@
 -- redrive.fire_schedule.
 -- part: operate
 create function redrive.cron_tick(p_name text) returns table (tick timestamptz, outcome text, msg_id bigint)
-language plpgsql security definer set search_path = ''
+language plpgsql security definer set search_path = pg_catalog, pg_temp
 as $$
 #variable_conflict use_column
 declare

@@ -4,7 +4,7 @@
 create function redrive.dead_letters(p_queue text default null, p_after bigint default null, p_limit integer default 100)
 returns table (queue text, dead_id bigint, original_msg_id bigint, read_ct integer, enqueued_at timestamptz, dead_lettered_at timestamptz,
                payload jsonb, attempts integer, reason text, error text, failures jsonb, headers jsonb, key text, generation integer, origin bigint)
-language plpgsql security definer set search_path = ''
+language plpgsql security definer set search_path = pg_catalog, pg_temp
 as $$
 #variable_conflict use_column
 declare

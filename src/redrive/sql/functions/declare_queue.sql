@@ -2,7 +2,7 @@
 -- part: work
 create function redrive.declare_queue(p_queue text, p_policy jsonb)
 returns table (field text, declared jsonb, override jsonb)
-language plpgsql security definer set search_path = ''
+language plpgsql security definer set search_path = pg_catalog, pg_temp
 as $$
 #variable_conflict use_column
 begin

@@ -7,7 +7,7 @@
 -- that lives on has its way. Waits for nobody.
 -- part: work, operate
 create function redrive.declare_schedules(p_schedules jsonb, p_again boolean default false) returns table (name text, status text)
-language plpgsql security definer set search_path = '' set lock_timeout = '5s'
+language plpgsql security definer set search_path = pg_catalog, pg_temp set lock_timeout = '5s'
 as $$
 #variable_conflict use_column
 declare

@@ -2,7 +2,7 @@
 -- Called every minute. A sink nobody has named for a day is forgotten.
 -- part: work, operate
 create function redrive.declare_sinks(p_sinks text[], p_kinds text[]) returns void
-language plpgsql security definer set search_path = ''
+language plpgsql security definer set search_path = pg_catalog, pg_temp
 as $$
 declare
     v_now timestamptz := redrive.clock();

@@ -2,7 +2,7 @@
 -- The webhook event of one becomes ignored, its last_error kept behind 'discarded: '.
 -- part: operate
 create function redrive.discard(p_queue text, p_msg_ids bigint[]) returns setof bigint
-language plpgsql security definer set search_path = ''
+language plpgsql security definer set search_path = pg_catalog, pg_temp
 as $$
 declare
     q redrive.queue;

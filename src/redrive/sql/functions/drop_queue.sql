@@ -1,7 +1,7 @@
 -- drop_queue: the queue, its archive, its dead letters and all that redrive knows of them. False when there was none.
 -- part: operate
 create function redrive.drop_queue(p_queue text) returns boolean
-language plpgsql security definer set search_path = '' set lock_timeout = '10s'
+language plpgsql security definer set search_path = pg_catalog, pg_temp set lock_timeout = '10s'
 as $$
 declare
     v_name text;

@@ -1,7 +1,7 @@
 -- drop_rule: forget a rule of your own; its alerts are resolved by the next check. A built-in one can only be disabled.
 -- part: operate
 create function redrive.drop_rule(p_name text) returns boolean
-language plpgsql security definer set search_path = ''
+language plpgsql security definer set search_path = pg_catalog, pg_temp
 as $$
 begin
     perform redrive._check_rule_known(p_name);

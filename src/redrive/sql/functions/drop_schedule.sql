@@ -2,7 +2,7 @@
 -- it back when it starts.
 -- part: operate
 create function redrive.drop_schedule(p_name text) returns void
-language plpgsql security definer set search_path = '' set lock_timeout = '5s'
+language plpgsql security definer set search_path = pg_catalog, pg_temp set lock_timeout = '5s'
 as $$
 begin
     delete from redrive.schedule s where s.name = p_name;

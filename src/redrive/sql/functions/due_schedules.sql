@@ -5,7 +5,7 @@
 create function redrive.due_schedules(p_names text[])
 returns table (name text, revision integer, cron text, every_sec numeric, tz text, missed text, overlap text,
                next_at timestamptz, base_at timestamptz, waiting boolean, now timestamptz)
-language plpgsql security definer set search_path = ''
+language plpgsql security definer set search_path = pg_catalog, pg_temp
 as $$
 #variable_conflict use_column
 declare

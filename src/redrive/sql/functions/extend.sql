@@ -3,7 +3,7 @@
 -- Never waits: a row that its own handler's transaction holds counts as owned.
 -- part: work
 create function redrive.extend(p_queue text, p_msg_ids bigint[], p_read_cts integer[], p_vt numeric) returns setof bigint
-language plpgsql security definer set search_path = ''
+language plpgsql security definer set search_path = pg_catalog, pg_temp
 as $$
 declare
     q redrive.queue;

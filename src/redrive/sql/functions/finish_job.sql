@@ -1,7 +1,7 @@
 -- finish_job: the work of a key begun by p_owner is done, with a result to keep. False when the key is no longer this owner's.
 -- part: work
 create function redrive.finish_job(p_key text, p_owner text, p_result jsonb default null, p_queue text default '') returns boolean
-language plpgsql security definer set search_path = ''
+language plpgsql security definer set search_path = pg_catalog, pg_temp
 as $$
 declare
     v_now timestamptz := redrive.clock();

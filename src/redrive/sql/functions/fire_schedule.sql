@@ -8,7 +8,7 @@
 create function redrive.fire_schedule(
     p_name text, p_ticks timestamptz[], p_next timestamptz default null, p_revision integer default null, p_missed timestamptz[] default '{}')
 returns table (tick timestamptz, outcome text, msg_id bigint)
-language plpgsql security definer set search_path = '' set lock_timeout = '1s'
+language plpgsql security definer set search_path = pg_catalog, pg_temp set lock_timeout = '1s'
 as $$
 #variable_conflict use_column
 declare

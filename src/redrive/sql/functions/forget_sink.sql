@@ -2,7 +2,7 @@
 -- still has it names it again within a minute; one that no process has named for a day is forgotten without this.
 -- part: operate
 create function redrive.forget_sink(p_sink text) returns boolean
-language plpgsql security definer set search_path = ''
+language plpgsql security definer set search_path = pg_catalog, pg_temp
 as $$
 begin
     delete from redrive.alert_delivery d where d.sink = p_sink and d.delivered_at is null;

@@ -1,7 +1,7 @@
 -- free_key: forget a key, done or running, so that it may run again. False when nothing was known of it.
 -- part: operate
 create function redrive.free_key(p_queue text, p_key text) returns boolean
-language plpgsql security definer set search_path = ''
+language plpgsql security definer set search_path = pg_catalog, pg_temp
 as $$
 declare
     v_known boolean;

@@ -4,7 +4,7 @@
 -- part: operate, read
 create function redrive.holders()
 returns table (pid integer, role text, application text, state text, since timestamptz, age_sec double precision, xmin_age bigint, what text)
-language plpgsql security definer set search_path = ''
+language plpgsql security definer set search_path = pg_catalog, pg_temp
 as $$
 #variable_conflict use_column
 declare

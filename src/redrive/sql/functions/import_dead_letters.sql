@@ -6,7 +6,7 @@
 -- part: operate
 create function redrive.import_dead_letters(p_from text, p_queue text, p_after bigint default null, p_limit integer default 200, p_dry_run boolean default false)
 returns table (msg_id bigint, dead_id bigint, status text)
-language plpgsql security definer set search_path = ''
+language plpgsql security definer set search_path = pg_catalog, pg_temp
 as $$
 #variable_conflict use_column
 declare

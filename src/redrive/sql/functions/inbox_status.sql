@@ -6,7 +6,7 @@
 create function redrive.inbox_status(p_source text default null)
 returns table (source text, received bigint, waiting bigint, processed bigint, failed bigint, ignored bigint, more boolean, refused jsonb,
                last_received_at timestamptz, last_processed_at timestamptz, oldest_waiting_at timestamptz, last_refused_at timestamptz)
-language plpgsql security definer set search_path = ''
+language plpgsql security definer set search_path = pg_catalog, pg_temp
 as $$
 #variable_conflict use_column
 begin

@@ -7,7 +7,7 @@ create function redrive.list_events(
     p_since timestamptz default null, p_until timestamptz default null, p_after uuid default null, p_limit integer default 100)
 returns table (id uuid, source text, event_id text, type text, resource text, received_at timestamptz, status text, attempts integer,
                last_error text, msg_id bigint, queue text, generation integer, origin text, settled_at timestamptz)
-language plpgsql security definer set search_path = ''
+language plpgsql security definer set search_path = pg_catalog, pg_temp
 as $$
 #variable_conflict use_column
 declare

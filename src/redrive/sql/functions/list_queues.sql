@@ -2,7 +2,7 @@
 -- part: operate, read
 create function redrive.list_queues()
 returns table (queue text, kind text, paused boolean, created_at timestamptz, policy jsonb)
-language sql stable security definer set search_path = ''
+language sql stable security definer set search_path = pg_catalog, pg_temp
 as $$
     select q.queue,
            case when to_regclass(format('pgmq.%I', 'q_' || q.queue)) is null then 'missing' when q.adopted then 'adopted' else 'created' end,

@@ -2,7 +2,7 @@
 -- attempts. Null when there is none. A dead letter is found by the id it had in the queue.
 -- part: operate, read
 create function redrive.message(p_queue text, p_msg_id bigint) returns jsonb
-language plpgsql security definer set search_path = ''
+language plpgsql security definer set search_path = pg_catalog, pg_temp
 as $$
 declare
     q redrive.queue := redrive._known(p_queue);

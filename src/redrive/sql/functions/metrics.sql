@@ -11,7 +11,7 @@ returns table (queue_name text, ready bigint, delayed bigint, in_flight bigint, 
                max_attempt integer, last_done_at timestamptz, paused boolean, more boolean, problem text, inflow_per_sec double precision,
                outflow_per_sec double precision, failure_rate double precision, drain_sec double precision, archive_rows bigint,
                archive_bytes bigint, dead_tuples bigint, workers integer)
-language plpgsql security definer set search_path = ''
+language plpgsql security definer set search_path = pg_catalog, pg_temp
 as $$
 begin
     if p_queue is not null and not exists (select from redrive.queue r where r.queue = p_queue) then

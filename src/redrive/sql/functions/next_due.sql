@@ -1,7 +1,7 @@
 -- next_due: seconds until the next message of the queue may be claimed (0 when one may be now); null when there is none.
 -- part: work
 create function redrive.next_due(p_queue text) returns numeric
-language plpgsql security definer set search_path = ''
+language plpgsql security definer set search_path = pg_catalog, pg_temp
 as $$
 declare
     v_vt timestamptz;

@@ -3,7 +3,7 @@
 -- its row is locked until that one ends, so that two answers for one resource are written one after the other.
 -- part: work
 create function redrive.note_fetch(p_source text, p_resource text, p_at timestamptz) returns boolean
-language plpgsql security definer set search_path = ''
+language plpgsql security definer set search_path = pg_catalog, pg_temp
 as $$
 begin
     if p_source is null or p_resource is null or p_at is null or not isfinite(p_at) then

@@ -3,7 +3,7 @@
 -- An "at" that cannot be (before 1970, or tomorrow) counts as now.
 -- part: send
 create function redrive.note_refusals(p_refusals jsonb) returns void
-language plpgsql security definer set search_path = ''
+language plpgsql security definer set search_path = pg_catalog, pg_temp
 as $$
 declare
     v_now timestamptz := redrive.clock();

@@ -1,7 +1,7 @@
 -- pause_queue: hand nothing out; running jobs finish and sends go on. False when it was paused already.
 -- part: operate
 create function redrive.pause_queue(p_queue text) returns boolean
-language plpgsql security definer set search_path = ''
+language plpgsql security definer set search_path = pg_catalog, pg_temp
 as $$
 declare
     v_was boolean := (redrive.queue_policy(p_queue) ->> 'paused')::boolean;

@@ -3,7 +3,7 @@
 -- part: operate, read
 create function redrive.policy_fields(p_queue text)
 returns table (field text, effective jsonb, declared jsonb, override jsonb)
-language plpgsql stable security definer set search_path = ''
+language plpgsql stable security definer set search_path = pg_catalog, pg_temp
 as $$
 declare
     q redrive.queue;

@@ -4,7 +4,7 @@
 -- else as a bearer token. The request's id is kept: what pg_net got for an answer is the gauge tick_failed. Called by the owner alone, whose
 -- secrets these are. Null, and no call, while the queue is paused.
 create function redrive.post_tick(p_queue text, p_url_secret text, p_path text, p_key_secret text, p_timeout numeric default 60) returns bigint
-language plpgsql security definer set search_path = ''
+language plpgsql security definer set search_path = pg_catalog, pg_temp
 as $$
 declare
     q redrive.queue := redrive._policy_of(p_queue);

@@ -2,7 +2,7 @@
 -- what: as of purge_due; archive needs a queue. How many rows went.
 -- part: operate
 create function redrive.purge(p_what text, p_queue text default null, p_older_than interval default null, p_batch integer default 5000) returns bigint
-language plpgsql security definer set search_path = '' set lock_timeout = '1s'
+language plpgsql security definer set search_path = pg_catalog, pg_temp set lock_timeout = '1s'
 as $$
 declare
     v_before timestamptz := redrive._purge_before(p_what, p_queue, p_older_than);

@@ -2,7 +2,7 @@
 -- went. Call it until that is 0, committing in between. Live and dead messages are never touched.
 -- part: operate
 create function redrive.purge_archive(p_queue text, p_older_than interval, p_batch integer) returns bigint
-language plpgsql security definer set search_path = '' set lock_timeout = '1s'
+language plpgsql security definer set search_path = pg_catalog, pg_temp set lock_timeout = '1s'
 as $$
 begin
     perform redrive._check_purge('archive', p_queue, p_batch);

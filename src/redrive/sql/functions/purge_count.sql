@@ -2,7 +2,7 @@
 -- part: operate, read
 create function redrive.purge_count(p_what text, p_queue text default null, p_older_than interval default null,
                                     out total bigint, out oldest timestamptz, out newest timestamptz)
-language plpgsql security definer set search_path = '' set lock_timeout = '1s'
+language plpgsql security definer set search_path = pg_catalog, pg_temp set lock_timeout = '1s'
 as $$
 declare
     v_before timestamptz := redrive._purge_before(p_what, p_queue, p_older_than);

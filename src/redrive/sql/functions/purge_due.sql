@@ -3,7 +3,7 @@
 -- worker declares, nothing that ended within the hour.
 -- part: work, operate
 create function redrive.purge_due(p_what text, p_queue text default null, p_batch integer default 5000) returns bigint
-language plpgsql security definer set search_path = '' set lock_timeout = '1s'
+language plpgsql security definer set search_path = pg_catalog, pg_temp set lock_timeout = '1s'
 as $$
 declare
     q redrive.queue;

@@ -2,7 +2,7 @@
 -- part: operate
 create function redrive.purge_rows(p_what text, p_queue text default null, p_older_than interval default null, p_batch integer default 5000)
 returns setof jsonb
-language plpgsql security definer set search_path = '' set lock_timeout = '1s'
+language plpgsql security definer set search_path = pg_catalog, pg_temp set lock_timeout = '1s'
 as $$
 begin
     perform redrive._check_purge(p_what, p_queue, p_batch);

@@ -3,7 +3,7 @@
 -- schedule. Looks first: a job that is as it should be is not touched. Returns new, changed or same. Refused where there is no pg_cron,
 -- and where a job of somebody else's has the name, which would run beside this one. Called by the owner alone.
 create function redrive.put_cron_job(p_name text, p_schedules text[], p_commands text[]) returns text
-language plpgsql security definer set search_path = ''
+language plpgsql security definer set search_path = pg_catalog, pg_temp
 as $$
 declare
     j record;

@@ -2,7 +2,7 @@
 -- False when it is gone, or another delivery owns it.
 -- part: work
 create function redrive.queue_archive(p_queue_name text, p_msg_id bigint, p_read_ct integer default null) returns boolean
-language plpgsql security definer set search_path = ''
+language plpgsql security definer set search_path = pg_catalog, pg_temp
 as $$
 declare
     q redrive.queue := redrive._known(p_queue_name);

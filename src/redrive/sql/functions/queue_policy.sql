@@ -1,7 +1,7 @@
 -- queue_policy: the effective policy of a queue as JSON: override over declared over default.
 -- part: work, operate, read
 create function redrive.queue_policy(p_queue text) returns jsonb
-language plpgsql security definer set search_path = ''
+language plpgsql security definer set search_path = pg_catalog, pg_temp
 as $$
 declare
     v_default constant jsonb := '{"max_attempts": 5, "visibility_timeout": 60, "timeout": 3600,

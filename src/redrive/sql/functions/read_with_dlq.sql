@@ -6,7 +6,7 @@
 -- part: work
 create function redrive.read_with_dlq(p_queue_name text, p_vt integer default 60, p_qty integer default 5, p_max_read_ct integer default 5)
 returns table (msg_id bigint, read_ct integer, enqueued_at timestamptz, vt timestamptz, message jsonb, headers jsonb, attempt integer, key text)
-language plpgsql security definer set search_path = ''
+language plpgsql security definer set search_path = pg_catalog, pg_temp
 as $$
 #variable_conflict use_column
 declare

@@ -10,7 +10,7 @@ create function redrive.receive_event(
     p_source text, p_event_id text, p_type text, p_payload jsonb, p_raw bytea, p_headers jsonb, p_queue text,
     p_resource text default null, p_volatile text[] default null, p_derived boolean default false, p_origin text default 'webhook')
 returns table (id uuid, msg_id bigint, duplicate boolean, conflict boolean)
-language plpgsql security definer set search_path = ''
+language plpgsql security definer set search_path = pg_catalog, pg_temp
 as $$
 #variable_conflict use_column
 declare

@@ -6,7 +6,7 @@
 -- part: send
 create function redrive.receive_events(p_events jsonb, p_raws bytea)
 returns table (n bigint, id uuid, msg_id bigint, duplicate boolean, conflict boolean)
-language plpgsql security definer set search_path = ''
+language plpgsql security definer set search_path = pg_catalog, pg_temp
 as $$
 #variable_conflict use_column
 declare

@@ -5,7 +5,7 @@
 -- part: operate
 create function redrive.redrive(p_queue text, p_msg_ids bigint[] default null, p_limit integer default 1000, p_patch jsonb default null, p_force boolean default false)
 returns table (dead_id bigint, new_id bigint, status text)
-language plpgsql security definer set search_path = ''
+language plpgsql security definer set search_path = pg_catalog, pg_temp
 as $$
 #variable_conflict use_column
 declare

@@ -3,7 +3,7 @@
 -- part: operate, read
 create function redrive.refusals(p_source text default null, p_limit integer default 100)
 returns table (id bigint, source text, at timestamptz, reason text, detail text, headers jsonb, body bytea, size bigint, event_id text)
-language plpgsql security definer set search_path = ''
+language plpgsql security definer set search_path = pg_catalog, pg_temp
 as $$
 declare
     v_now timestamptz := redrive.clock();

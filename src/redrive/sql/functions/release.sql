@@ -2,7 +2,7 @@
 -- Returns the ids given back; the others belong to somebody else, have ended, or are held by a transaction. Never waits.
 -- part: work
 create function redrive.release(p_queue text, p_msg_ids bigint[], p_read_cts integer[], p_due timestamptz[] default null) returns setof bigint
-language plpgsql security definer set search_path = ''
+language plpgsql security definer set search_path = pg_catalog, pg_temp
 as $$
 declare
     q redrive.queue;

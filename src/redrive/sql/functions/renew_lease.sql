@@ -1,7 +1,7 @@
 -- renew_lease: keep a lease for p_seconds from now. False when the token no longer holds it: stop working.
 -- part: work
 create function redrive.renew_lease(p_name text, p_token bigint, p_seconds numeric) returns boolean
-language plpgsql security definer set search_path = ''
+language plpgsql security definer set search_path = pg_catalog, pg_temp
 as $$
 declare
     v_now timestamptz := redrive.clock();

@@ -3,7 +3,7 @@
 -- else settles or replays it just now), no queue (it was dropped), missing. A dead letter of the event's leaves its queue by it.
 -- part: operate
 create function redrive.replay_events(p_ids uuid[]) returns table (id uuid, msg_id bigint, status text)
-language plpgsql security definer set search_path = ''
+language plpgsql security definer set search_path = pg_catalog, pg_temp
 as $$
 #variable_conflict use_column
 declare

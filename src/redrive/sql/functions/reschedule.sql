@@ -1,7 +1,7 @@
 -- reschedule: messages that are not running become due p_delay seconds from now (0: now). Returns their ids.
 -- part: send, operate
 create function redrive.reschedule(p_queue text, p_msg_ids bigint[], p_delay numeric) returns setof bigint
-language plpgsql security definer set search_path = ''
+language plpgsql security definer set search_path = pg_catalog, pg_temp
 as $$
 declare
     q redrive.queue;

@@ -1,7 +1,7 @@
 -- reset_rule: a built-in rule is again as redrive brings it. False when it was.
 -- part: operate
 create function redrive.reset_rule(p_name text) returns boolean
-language plpgsql security definer set search_path = ''
+language plpgsql security definer set search_path = pg_catalog, pg_temp
 as $$
 begin
     perform redrive._check_rule_known(p_name);

@@ -6,7 +6,7 @@
 create function redrive.retention()
 returns table (what text, queue text, keep_sec numeric, max_rows bigint, max_bytes bigint, rows bigint, bytes bigint, oldest_at timestamptz,
                overdue_sec double precision)
-language plpgsql security definer set search_path = '' set lock_timeout = '200ms'
+language plpgsql security definer set search_path = pg_catalog, pg_temp set lock_timeout = '200ms'
 as $$
 #variable_conflict use_column
 declare

@@ -7,7 +7,7 @@
 -- part: operate
 create function redrive.run_retention(p_seconds numeric default 10, p_batch integer default 5000)
 returns table (what text, deleted bigint, problem text)
-language plpgsql security definer set search_path = '' set lock_timeout = '1s'
+language plpgsql security definer set search_path = pg_catalog, pg_temp set lock_timeout = '1s'
 as $$
 #variable_conflict use_column
 declare

@@ -2,7 +2,7 @@
 -- One of redrive's own is due at once instead, for whichever process does it: what stands as next_at is a tick. Null then.
 -- part: operate
 create function redrive.run_schedule(p_name text) returns bigint
-language plpgsql security definer set search_path = '' set lock_timeout = '5s'
+language plpgsql security definer set search_path = pg_catalog, pg_temp set lock_timeout = '5s'
 as $$
 declare
     v_now timestamptz := redrive.clock();

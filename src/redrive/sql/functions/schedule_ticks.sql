@@ -3,7 +3,7 @@
 -- part: operate, read
 create function redrive.schedule_ticks(p_name text, p_limit integer default 20)
 returns table (tick timestamptz, outcome text, msg_id bigint, at timestamptz)
-language plpgsql security definer set search_path = ''
+language plpgsql security definer set search_path = pg_catalog, pg_temp
 as $$
 #variable_conflict use_column
 begin

@@ -7,7 +7,7 @@ create function redrive.schedules()
 returns table (name text, queue text, cron text, every_sec numeric, tz text, missed text, overlap text, paused boolean, next_at timestamptz,
                lag_sec double precision, last_tick timestamptz, last_msg_id bigint, last_outcome text, declared_at timestamptz,
                seen_at timestamptz, waiting bigint, payload jsonb, now timestamptz)
-language sql security definer set search_path = ''
+language sql security definer set search_path = pg_catalog, pg_temp
 as $$
     with c as materialized (select redrive.clock() as now, redrive._cron_schedules() as by_cron),
     n as (select s.*, coalesce(redrive._sound(s.next_at), case when s.name = any (c.by_cron) then redrive._next_tick(s, s.base_at) end) as due_at,

@@ -3,7 +3,7 @@
 -- part: send, work, operate, read
 create function redrive.schema_files()
 returns table (kind text, name text, checksum text, release integer[])
-language sql stable security definer set search_path = ''
+language sql stable security definer set search_path = pg_catalog, pg_temp
 as $$
     select f.kind, f.name, f.checksum, f.release
       from redrive.schema_file f

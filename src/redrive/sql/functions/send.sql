@@ -5,7 +5,7 @@ create function redrive.send(
     p_queue text, p_message jsonb, p_key text default null, p_delay numeric default 0,
     p_headers jsonb default null, p_unique boolean default false, p_at timestamptz default null)
 returns bigint
-language plpgsql security definer set search_path = ''
+language plpgsql security definer set search_path = pg_catalog, pg_temp
 as $$
 declare
     q redrive.queue;

@@ -1,7 +1,7 @@
 -- set_policy: an operator's override of a queue's policy; p_reset names overrides to drop. Returns the effective policy.
 -- part: operate
 create function redrive.set_policy(p_queue text, p_override jsonb default '{}', p_reset text[] default '{}') returns jsonb
-language plpgsql security definer set search_path = ''
+language plpgsql security definer set search_path = pg_catalog, pg_temp
 as $$
 begin
     perform redrive._check_policy(p_override);

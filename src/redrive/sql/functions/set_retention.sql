@@ -2,7 +2,7 @@
 -- policy (set_policy: archive_retention, archive_max_rows, archive_max_bytes), a key by its queue's key_retention.
 -- part: operate
 create function redrive.set_retention(p_what text, p_keep numeric) returns numeric
-language plpgsql security definer set search_path = ''
+language plpgsql security definer set search_path = pg_catalog, pg_temp
 as $$
 begin
     if p_what in ('archive', 'letters') then

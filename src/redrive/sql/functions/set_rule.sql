@@ -3,7 +3,7 @@
 -- longer fits a new threshold goes. Returns the rule as it holds then.
 -- part: operate
 create function redrive.set_rule(p_name text, p_fields jsonb) returns jsonb
-language plpgsql security definer set search_path = ''
+language plpgsql security definer set search_path = pg_catalog, pg_temp
 as $$
 declare
     v_builtin boolean := exists (select from redrive._default_rules() d where d.name = p_name);

@@ -14,7 +14,7 @@ create function redrive.settle(
     p_error_types text[] default null, p_errors text[] default null, p_tracebacks text[] default null,
     p_durations numeric[] default null, p_worker text default null)
 returns table (msg_id bigint, read_ct integer, verdict text)
-language plpgsql security definer set search_path = ''
+language plpgsql security definer set search_path = pg_catalog, pg_temp
 as $$
 #variable_conflict use_column
 declare

@@ -4,7 +4,7 @@
 -- Only under the token they were claimed with. Returns how many counted.
 -- part: work, operate
 create function redrive.settle_alerts(p_ids bigint[], p_tokens bigint[], p_errors text[], p_retry_after numeric[] default null) returns integer
-language plpgsql security definer set search_path = ''
+language plpgsql security definer set search_path = pg_catalog, pg_temp
 as $$
 begin
     if (cardinality(p_ids) = all (array[cardinality(p_tokens), cardinality(p_errors), coalesce(cardinality(p_retry_after), cardinality(p_ids))])) is not true then

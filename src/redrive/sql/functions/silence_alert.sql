@@ -3,7 +3,7 @@
 -- part: operate
 create function redrive.silence_alert(p_rule text default null, p_subject text default null, p_seconds numeric default 3600, p_reason text default null)
 returns bigint
-language plpgsql security definer set search_path = ''
+language plpgsql security definer set search_path = pg_catalog, pg_temp
 as $$
 declare
     v_now timestamptz := redrive.clock();

@@ -1,7 +1,7 @@
 -- test_alert: write a test delivery to one sink, or to each there is; returns their ids. Delivered like any other, by the same process.
 -- part: operate
 create function redrive.test_alert(p_sink text default null) returns setof bigint
-language plpgsql security definer set search_path = ''
+language plpgsql security definer set search_path = pg_catalog, pg_temp
 as $$
 declare
     v_now timestamptz := redrive.clock();

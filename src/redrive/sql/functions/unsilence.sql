@@ -3,7 +3,7 @@
 -- part: operate
 create function redrive.unsilence(p_id bigint default null, p_rule text default null, p_subject text default null, p_all boolean default false)
 returns integer
-language plpgsql security definer set search_path = ''
+language plpgsql security definer set search_path = pg_catalog, pg_temp
 as $$
 declare
     v_now timestamptz := redrive.clock();

@@ -4,7 +4,7 @@
 create function redrive.watch_state()
 returns table (checked_at timestamptz, age_sec double precision, duration_sec double precision, problems jsonb, firing integer, pending integer,
                undelivered integer, delivery_failures bigint)
-language sql volatile security definer set search_path = ''
+language sql volatile security definer set search_path = pg_catalog, pg_temp
 as $$
     select w.checked_at, extract(epoch from redrive.clock() - w.checked_at)::double precision, w.duration, w.problems,
            (select count(*)::integer from redrive.alert a where a.state = 'firing'), (select count(*)::integer from redrive.alert a where a.state = 'pending'),

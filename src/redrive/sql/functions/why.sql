@@ -4,7 +4,7 @@
 -- message is null where nothing is known; last_id then tells an id that was never given from one that is no longer kept.
 -- part: operate, read
 create function redrive.why(p_queue text, p_msg_id bigint) returns jsonb
-language plpgsql security definer set search_path = ''
+language plpgsql security definer set search_path = pg_catalog, pg_temp
 as $$
 declare
     q redrive.queue;

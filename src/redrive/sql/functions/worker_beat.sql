@@ -3,7 +3,7 @@
 -- Never waits: where a handler's transaction holds the worker's row, only that it was seen is kept, in a row beside it.
 -- part: work
 create function redrive.worker_beat(p_worker text, p_queues text[], p_running integer[], p_held jsonb, p_concurrency integer default null) returns void
-language plpgsql security definer set search_path = ''
+language plpgsql security definer set search_path = pg_catalog, pg_temp
 as $$
 declare
     v_now timestamptz := redrive.clock();

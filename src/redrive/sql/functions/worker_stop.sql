@@ -3,7 +3,7 @@
 -- two and a half times what lies between two visits have passed (_alive), so that a queue between two ticks is not unattended.
 -- part: work
 create function redrive.worker_stop(p_worker text, p_visitor text default null) returns void
-language plpgsql security definer set search_path = ''
+language plpgsql security definer set search_path = pg_catalog, pg_temp
 as $$
 begin
     update redrive.lease l set lease_until = redrive.clock(), holder = null where l.holder = p_worker and l.name like 'queue:%';

@@ -6,7 +6,7 @@
 create function redrive.workers()
 returns table (queue text, worker text, started_at timestamptz, last_seen timestamptz, age_sec double precision, alive boolean, running integer,
                claimed bigint, done bigint, failed bigint, dead bigint, given_back bigint)
-language sql volatile security definer set search_path = ''
+language sql volatile security definer set search_path = pg_catalog, pg_temp
 as $$
     with now as materialized (select redrive.clock() as at),
          w as (select w.*, regexp_replace(w.worker, '#[0-9]+$', '') as name, redrive._alive(w, n.at) as lives from redrive.worker w cross join now n)

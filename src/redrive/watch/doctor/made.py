@@ -16,7 +16,7 @@ _COMMENT = re.compile(r"--[^\n]*")
 _FUNCTION = re.compile(
     r"\bcreate function redrive\.\w+\s*\((.*?)\bas (\$\w*\$)(.*?)\2", re.DOTALL | re.IGNORECASE
 )
-_SETTING = re.compile(r"\bset (\w+) = '([^']*)'", re.IGNORECASE)
+_SETTING = re.compile(r"\bset (\w+) = ('[^']+'|\w+(?:, \w+)*)", re.IGNORECASE)
 _TABLE = re.compile(r"create table redrive\.(\w+) \((.*)\)", re.DOTALL)
 _COLUMNS = re.compile(r"alter table redrive\.(\w+)\s+(add column .*)", re.DOTALL)
 _INDEX = re.compile(r"create (?:unique )?index (\w+) on redrive\.(\w+)\b", re.DOTALL)
@@ -45,8 +45,7 @@ def functions(text: str) -> list[Function]:
     """The functions that a file creates, sorted."""
     made: list[Function] = []
     for head, _, body in _FUNCTION.findall(text):
-        # pg_proc writes an empty one as a quoted name.
-        settings = (f"{name}={value or chr(34) * 2}" for name, value in _SETTING.findall(head))
+        settings = (f"{name}={value.strip(chr(39))}" for name, value in _SETTING.findall(head))
         made.append(Function(body, "security definer" in head, tuple(sorted(settings))))
     return sorted(made)
 
