@@ -285,16 +285,15 @@ def keyed(key: str, requester: str = "user_id") -> Callable[[], ApiFunction]:
 @pytest.mark.parametrize(
     ("key", "problem"),
     [
-        ("a:{price}", "a decimal number can be written in several ways"),
-        ("a:{at}", "a time can be written in several ways"),
-        ("a:{maybe}", "maybe, which may be null"),
-        ("a:{to}:{subject}", "text of the caller's choice in to and subject"),
-        ("a:{count}{to}", "no separator between count and to"),
-        ("a:{count}-{day}", "no separator between count and day"),
-        ("a:{template}:{to}", "separates by ':', which stands in a value of template"),
-        ("a:{body}", "body, which has no max_length"),
+        ("a:{user_id}:{price}", "a decimal number can be written in several ways"),
+        ("a:{user_id}:{at}", "a time can be written in several ways"),
+        ("a:{user_id}:{maybe}", "maybe, which may be null"),
+        ("a:{user_id}:{to}:{subject}", "text of the caller's choice in to and subject"),
+        ("a:{user_id}:{count}{to}", "no separator between count and to"),
+        ("a:{user_id}:{count}-{day}", "no separator between count and day"),
+        ("a:{user_id}:{template}:{to}", "separates by ':', which stands in a value of template"),
+        ("a:{user_id}:{body}", "body, which has no max_length"),
         ("a" * 35 + ":{subject}:{user_id}", "may have 513 characters, and 512 are the most"),
-        ("{to}", "may be empty"),
     ],
 )
 def test_a_key_that_two_messages_could_share_is_refused(key: str, problem: str) -> None:
@@ -305,17 +304,19 @@ def test_a_key_that_two_messages_could_share_is_refused(key: str, problem: str) 
 @pytest.mark.parametrize(
     ("key", "expression"),
     [
-        ("nightly", "'nightly'"),
-        ("100%:{kind}", "format('100%%:%s', p_kind)"),
-        ("{{{kind}}}", "format('{%s}', p_kind)"),
-        ("a:{template}/{to}", "format('a:%s/%s', p_template, p_to)"),
+        ("100%:{user_id}", "format('100%%:%s', v_requester::text)"),
+        ("{{{user_id}}}", "format('{%s}', v_requester::text)"),
+        (
+            "a:{user_id}/{template}/{to}",
+            "format('a:%s/%s/%s', v_requester::text, p_template, p_to)",
+        ),
         (
             "a:{to}:{user_id}:{count}:{day}",
             "format('a:%s:%s:%s:%s', p_to, v_requester::text, p_count::text, to_char(p_day, 'YYYY-MM-DD'))",
         ),
         (
-            "a:{date}",
-            "format('a:%s', to_char(redrive.clock() at time zone 'UTC', 'YYYY-MM-DD'))",
+            "a:{date}:{user_id}",
+            "format('a:%s:%s', to_char(redrive.clock() at time zone 'UTC', 'YYYY-MM-DD'), v_requester::text)",
         ),
     ],
 )

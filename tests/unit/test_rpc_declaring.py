@@ -117,6 +117,11 @@ def test_only_a_typed_job_of_this_app_has_parameters(app: Redrive) -> None:
         ({"key": "email:{template!r}"}, r"formats template; write \{template\} alone"),
         ({"key": "email:{date:%Y}"}, "formats date"),
         ({"key": "email:{template"}, "is no template"),
+        ({"key": "email:{template}:{date}"}, r"lacks \{user_id\}: a user could take the key of another's"),
+        ({"key": "once"}, r"lacks \{user_id\}"),
+        ({"key": "{user_id}:{template}"}, "begins with a field, and keys of msg: are redrive's own"),
+        ({"key": "msg:{user_id}"}, "begins with 'msg:', and keys of msg: are"),
+        ({"key": "m{user_id}"}, "begins with 'm'"),
     ],
 )
 def test_what_cannot_work_is_refused_where_it_stands(
@@ -143,3 +148,40 @@ def test_a_field_named_date_cannot_be_told_from_the_day(app: Redrive) -> None:
 
     with pytest.raises(ConfigError, match="the day in UTC and a field as well"):
         declared(app, payload=Report, key="report:{user_id}:{date}")
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "meets"),
+    [
+        ({"key": "own:{user_id}"}, {"key": "own:{user_id}:{to}"}, True),
+        ({"key": "own:{user_id}"}, {"key": "o{to}:{user_id}"}, True),
+        ({"key": "own:{user_id}"}, {"key": "own", "role": "service_role", "requester": None}, True),
+        ({"key": "own:{user_id}:{to}"}, {"key": "own:{user_id}:{to}", "requester": "to"}, True),
+        ({"key": "own:{user_id}"}, {"key": "own:{user_id}"}, False),
+        (
+            {"key": "own:{user_id}"},
+            {"key": "own:{user_id}", "role": "service_role", "requester": None},
+            False,
+        ),
+        ({"key": "own:{user_id}"}, {"key": "noted:{user_id}:{to}"}, False),
+        ({"key": "own:{user_id}"}, {}, False),
+    ],
+)
+def test_two_of_a_queue_may_not_make_the_same_key(
+    app: Redrive, first: dict[str, Any], second: dict[str, Any], meets: bool
+) -> None:
+    @app.rpc("own", **first)
+    @app.job("email_jobs")
+    async def send_email(email: Email) -> None: ...
+
+    @app.job("other_jobs")
+    async def send_other(email: Email) -> None: ...
+
+    app.rpc("elsewhere", **second)(send_other)
+    if meets:
+        with pytest.raises(
+            ConfigError, match=r"could be one that rpc 'own' makes of 'own:.*for the same queue"
+        ):
+            app.rpc("second", **second)(send_email)
+    else:
+        app.rpc("second", **second)(send_email)

@@ -35,6 +35,8 @@ _NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
 _ROLE = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 _NO_ROLES = ("public", "none", "current_user", "current_role", "session_user")
 _SERVICE = "service_role"
+# Under msg:ID the Edge worker keeps the work of a message without a key.
+_WORKERS = "msg:"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -66,6 +68,11 @@ class Rpc:
     def key_parts(self) -> list[tuple[str, str | None]]:
         """The template as (text, field or date after it); the last may have none."""
         return [(text, name) for text, name, _, _ in Formatter().parse(self.key or "")]
+
+    @property
+    def beginning(self) -> str:
+        """What every key begins with: the template up to its first field."""
+        return self.key_parts[0][0] if self.key else ""
 
 
 class Rpcs:
@@ -109,6 +116,8 @@ class Rpcs:
         _check_model(made)
         _check_role(made)
         _check_key(made)
+        for other in self._rpcs.values():
+            _check_apart(made, other)
         self._rpcs[name] = made
         return made
 
@@ -198,3 +207,32 @@ def _check_key(rpc: Rpc) -> None:
             raise ConfigError(
                 f"{rpc}: {{{DATE}}} of its key would be the day in UTC and a field as well; rename the field"
             )
+    if _overlap(rpc.beginning, _WORKERS):
+        begins = f"begins with {rpc.beginning!r}" if rpc.beginning else "begins with a field"
+        raise ConfigError(
+            f"{rpc}: its key {rpc.key!r} {begins}, and keys of {_WORKERS} are redrive's own; begin it with "
+            "a word and a colon, such as email:"
+        )
+    if rpc.requester is not None and all(name != rpc.requester for _, name in rpc.key_parts):
+        raise ConfigError(
+            f"{rpc}: its key {rpc.key!r} lacks {{{rpc.requester}}}: a user could take the key of another's "
+            "message, which then is never sent; write it into the key"
+        )
+
+
+def _check_apart(rpc: Rpc, other: Rpc) -> None:
+    """Of one queue, where a key is one message's, whoever sent it."""
+    if not rpc.key or not other.key or rpc.job.queue != other.job.queue:
+        return
+    alike = rpc.key == other.key and (
+        rpc.requester == other.requester or None in (rpc.requester, other.requester)
+    )
+    if not alike and _overlap(rpc.beginning, other.beginning):
+        raise ConfigError(
+            f"{rpc}: its key {rpc.key!r} could be one that rpc {other.name!r} makes of {other.key!r}, for "
+            "the same queue; begin the two with words of their own, or give both one template and requester"
+        )
+
+
+def _overlap(first: str, second: str) -> bool:
+    return first.startswith(second) or second.startswith(first)

@@ -269,8 +269,9 @@ class Redrive:
         a field, checked in SQL as pydantic would; it answers the message's id.
 
         role       who alone may execute it
-        key        the message's key, as "email:{template}:{user_id}:{date}": fields, and the day in UTC; a
-                   call whose key is queued, running or done sends nothing and answers that message's id
+        key        the message's key, as "email:{template}:{user_id}:{date}": a word first, then fields, of
+                   which one is the requester, and the day in UTC; a call whose key is queued, running or
+                   done sends nothing and answers that message's id
         requester  the field that is the caller's id, from the token, and so no parameter; None only for
                    service_role, which has no user
 

@@ -2,7 +2,8 @@
 
 A client who can write the separators into a part could otherwise take the key of somebody else's message,
 which then would never be sent. So one part at most is text of the caller's choice, a separator stands
-between each two, and no other part can contain it.
+between each two, and no other part can contain it. That a key names the caller, and begins as those of no
+other rpc of its queue, is seen to where rpcs are declared.
 """
 
 from __future__ import annotations
@@ -100,5 +101,3 @@ def _check_length(rpc: Rpc, parts: _Parts) -> None:
             f"{rpc}: its key {rpc.key!r} may have {longest} characters, and {_MOST} are the most; give its "
             "text a smaller max_length"
         )
-    if not text and not any(part.shortest for _, _, part in parts if part):
-        raise ConfigError(f"{rpc}: its key {rpc.key!r} may be empty; begin it with a word")

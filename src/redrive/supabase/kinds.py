@@ -61,7 +61,6 @@ class KeyText:
     longest: int | None
     free: bool = False
     samples: tuple[str, ...] = ()
-    shortest: int = 1
     write: Callable[[str], str] = _as_text
 
 
@@ -124,7 +123,7 @@ def text(low: int | None, high: int | None, pattern: str | None) -> Kind:
         rules.append(Rule(lambda x: f"length({x}) > {high}", f"must have at most {_characters(high)}"))
     if pattern is not None:
         rules.append(Rule(lambda x: f"{x} !~ {literal(pattern)}", f"must match {pattern}"))
-    key = KeyText(high, free=True, shortest=low or 0, write=_itself)
+    key = KeyText(high, free=True, write=_itself)
     return Kind("text", "text", tuple(rules), value=literal, key=key)
 
 
@@ -149,7 +148,7 @@ def one_of(values: Sequence[str] | Sequence[int] | Sequence[bool], *, null: bool
     if more := len(values) - _SHOWN if len(values) > _SHOWN else 0:
         shown += f" and {more} more"
     samples = tuple(str(each).lower() if isinstance(each, bool) else str(each) for each in values)
-    key = KeyText(max(map(len, samples)), samples=samples, shortest=min(map(len, samples)), write=write)
+    key = KeyText(max(map(len, samples)), samples=samples, write=write)
     rule = Rule(lambda x: f"{x} not in ({', '.join(written)})", f"must be one of: {shown}")
     return Kind(sql, f"one of: {shown}", (rule,), value=value, key=key, null=null)
 
