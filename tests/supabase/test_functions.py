@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 from redrive.errors import ConfigError
-from redrive.supabase.functions import ApiFunction, check_schema, section
+from redrive.supabase.functions import ApiFunction, check_schema, identifier, section
 from tests.support.project import Project, Projects
 
 TEXT = """create function public.double(p_one integer, p_by integer default 2) returns integer
@@ -69,6 +69,20 @@ def test_one_role_alone_may_execute_it(owner: psycopg.Connection[Any]) -> None:
     may = "select has_function_privilege(%s, 'public.double(integer, integer)', 'execute')"
     assert [owner.execute(may, [role]).fetchone() for role in ROLES] == [(False,), (False,), (True,)]
     assert wrong(owner, made()) == []
+
+
+@pytest.mark.parametrize("schema", ["order", "user", "left", "none"])
+def test_a_schema_may_be_called_by_a_word_of_sql(owner: psycopg.Connection[Any], schema: str) -> None:
+    text = TEXT.replace("public.", f"{identifier(schema)}.")
+    function = ApiFunction(schema, "double", "integer, integer", text, "service_role", "Doubles.")
+    for _ in range(2):
+        run(owner, function)
+        assert wrong(owner, function) == []
+
+
+def test_every_word_that_is_no_name_of_a_schema_is_quoted(owner: psycopg.Connection[Any]) -> None:
+    words = owner.execute("select word from pg_get_keywords() where catcode in ('R', 'T')").fetchall()
+    assert [word for (word,) in words if identifier(word) == word] == []
 
 
 def test_running_it_again_changes_no_row_of_the_catalogue(owner: psycopg.Connection[Any]) -> None:

@@ -181,7 +181,7 @@ def test_what_is_no_value_of_the_type_is_postgres_own_400(
         ({"user": None}, "enqueue_email needs a user, and the request has none"),
         ({"claims": {"sub": ""}}, "enqueue_email needs a user, and the token's sub is no UUID"),
         ({"claims": {"sub": "auth0|42"}}, "enqueue_email needs a user, and the token's sub is no UUID"),
-        ({"claims": {"sub": {"id": 1}}}, "enqueue_email needs a user, and the token's sub is no UUID"),
+        ({"claims": {"sub": {"id": 1}}}, "enqueue_email needs a user, and the request has none"),
         ({"claims": {"sub": str(USER) + "\n"}}, "enqueue_email needs a user, and the token's sub is no UUID"),
         ({"claims": {"sub": "x" + str(USER)}}, "enqueue_email needs a user, and the token's sub is no UUID"),
     ],
@@ -192,6 +192,24 @@ def test_without_a_user_it_is_a_401(
     error = refused(project, works, "enqueue_email", {"p_template": "welcome"}, **who)
     assert (error.sqlstate, error.diag.message_primary) == ("PT401", message)
     assert error.diag.message_hint == "send the access token of a signed-in user"
+
+
+@pytest.mark.parametrize(
+    "sub", [{"id": 1}, ["x"], 7, True, "", " ", "x\n", " x", "a\tb", "x" * 256, "\u00a0"]
+)
+def test_nor_is_anything_but_printable_text_a_user(project: Project, works: Works, sub: object) -> None:
+    assert refused(project, works, "leave_note", {"p_text": "x"}, claims={"sub": sub}).sqlstate == "PT401"
+
+
+def test_a_key_that_a_transaction_holds_is_a_503(project: Project, works: Works) -> None:
+    with project.api("authenticated", user=OTHER) as holder:
+        holder.execute("select public.enqueue_email(p_template => 'weekly_digest')")
+        error = refused(project, works, "enqueue_email", {"p_template": "weekly_digest"}, user=OTHER)
+        assert error.sqlstate == "PT503"
+        assert error.diag.message_primary == (
+            "queue email_jobs or the key is held by a transaction that has not ended; nothing was sent"
+        )
+        holder.rollback()
 
 
 def test_nobody_but_its_role_may_call_it(project: Project, works: Works) -> None:

@@ -205,6 +205,8 @@ class TestTheOthers:
             "select count(*) from redrive.send_batch("
             "'bulk', (select jsonb_agg(jsonb_build_object('n', n)) from generate_series(1, 1001) n))"
         )
+        status, said = refused(api, "read_with_dlq", p_queue_name="bulk", p_qty=None)
+        assert status == 400 and "p_qty >= 1" in said
         assert len(rpc(api, "read_with_dlq", p_queue_name="bulk", p_qty=100_000)) == 1000
 
     def test_a_queue_that_is_not_there_is_named(self, api: Postgrest) -> None:

@@ -14,6 +14,7 @@ import pytest
 from annotated_types import Predicate
 from pydantic import (
     AfterValidator,
+    AliasChoices,
     AliasPath,
     BaseModel,
     ConfigDict,
@@ -347,7 +348,33 @@ def test_the_key_stands_in_the_message_where_the_job_lets_it() -> None:
 def test_aliases_are_what_the_job_reads() -> None:
     class Aliased(BaseModel):
         a: int = Field(alias="theA")
-        b: int = Field(validation_alias=AliasPath("nested", "b"))
+        b: int = Field(validation_alias="theB")
 
     found = made(Aliased).text
-    assert "'theA', p_a" in found and "'b', p_b" in found
+    assert "'theA', p_a" in found and "'theB', p_b" in found
+
+
+def test_so_is_the_name_where_aliases_do_not_count() -> None:
+    class ByName(BaseModel):
+        model_config = ConfigDict(validate_by_alias=False, validate_by_name=True)
+
+        a: int = Field(alias="theA")
+
+    assert "'a', p_a" in made(ByName).text
+
+
+@pytest.mark.parametrize("alias", [AliasPath("nested", "b"), AliasPath("b"), AliasChoices("b", "c")])
+def test_a_member_among_several_or_inside_of_one_is_refused(alias: Any) -> None:
+    class Aliased(BaseModel):
+        b: int = Field(validation_alias=alias)
+
+    with pytest.raises(ConfigError, match="field b: it is read from one of several members"):
+        made(Aliased)
+
+
+def test_words_of_sql_are_quoted_where_they_are_names() -> None:
+    app = Redrive("postgresql://nowhere/none")
+    made(Keyed, app, role="user", requester="user_id")
+    found = section(app, "order")
+    assert found and 'grant usage on schema "order" to "user";' in found.sql
+    assert 'create function "order".enqueue(' in found.sql

@@ -19,6 +19,7 @@ from redrive.errors import PayloadError
 from redrive.supabase import kinds
 from redrive.supabase.kinds import BIGINT, Kind
 from redrive.supabase.patterns import understood
+from redrive.supabase.unfit import BY_HAND, Unfit, function_of, refusal
 
 _LONGEST = 63
 # Of no consequence for which values are valid. How Python writes a value is none of it: SQL writes this one.
@@ -34,11 +35,6 @@ _CONFIG = frozenset(
         "val_temporal_unit", "cache_strings", "validation_error_cause", "serialize_by_alias",
     }
 )  # fmt: skip
-_BY_HAND = "leave it to the handler, which can raise Reject"
-
-
-class Unfit(Exception):
-    """What no parameter can be made of: where it stands, and the sentence about it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +86,8 @@ def read(model: type[BaseModel], *, decimals: bool) -> Model:
         schema = known[schema["schema_ref"]]
     if schema["type"].startswith("function-"):
         raise Unfit(
-            f"{model.__name__} has a validator of its own, {_function(schema)}, which SQL cannot run; "
-            f"say it with Field(...) of one field, or {_BY_HAND}"
+            f"{model.__name__} has a validator of its own, {function_of(schema)}, which SQL cannot run; "
+            f"say it with Field(...) of one field, or {BY_HAND}"
         )
     config = _checked(model, schema, decimals)
     reader = _Reader(known, config)
@@ -112,16 +108,16 @@ def read(model: type[BaseModel], *, decimals: bool) -> Model:
 def _checked(model: type[BaseModel], schema: Mapping[str, Any], decimals: bool) -> dict[str, Any]:
     name = model.__name__
     if schema.get("custom_init"):
-        raise Unfit(f"{name} has an __init__ of its own, which SQL cannot run; remove it, or {_BY_HAND}")
+        raise Unfit(f"{name} has an __init__ of its own, which SQL cannot run; remove it, or {BY_HAND}")
     if schema.get("post_init"):
         raise Unfit(
             f"{name} has a model_post_init or private attributes, which SQL cannot know; remove them, or "
-            f"{_BY_HAND}"
+            f"{BY_HAND}"
         )
     if schema["schema"]["type"].startswith("function-"):
         raise Unfit(
-            f"{name} has a validator of its own, {_function(schema['schema'])}, which SQL cannot run; "
-            f"say it with Field(...) of one field, or {_BY_HAND}"
+            f"{name} has a validator of its own, {function_of(schema['schema'])}, which SQL cannot run; "
+            f"say it with Field(...) of one field, or {BY_HAND}"
         )
     _only(
         schema, "cls", "schema", "config", "custom_init", "root_model", "post_init", "frozen",
@@ -144,19 +140,12 @@ def _checked(model: type[BaseModel], schema: Mapping[str, Any], decimals: bool) 
     return config
 
 
-def _function(schema: Mapping[str, Any]) -> str:
-    function = schema["function"]["function"]
-    return getattr(function, "__qualname__", None) or repr(function)
-
-
 def _only(schema: Mapping[str, Any], *known: str, of: type[BaseModel] | None = None) -> None:
     """Raises `Unfit` for what is said of a value beyond `known`."""
     for name, value in schema.items():
         if name not in _HARMLESS and name not in known and value is not None and value is not False:
             where = f"{of.__name__} has" if of else "it has"
-            raise Unfit(
-                f"{where} {name}={value!r:.60}, which SQL does not check; leave it out, or {_BY_HAND}"
-            )
+            raise Unfit(f"{where} {name}={value!r:.60}, which SQL does not check; leave it out, or {BY_HAND}")
 
 
 class _Reader:
@@ -180,14 +169,25 @@ class _Reader:
                 f"a parameter's name is p_ and at most {_LONGEST - 2} ASCII letters, digits and _; rename "
                 "it, and give it an alias"
             )
-        alias = schema.get("validation_alias")
+        written = self._member(name, schema.get("validation_alias"))
         inner, default = schema["schema"], None
         if inner["type"] == "default":
             inner, default = self._default(inner)
         kind, nullable = self._kind(inner)
         if default is not None:
             default = self._written(inner, kind, default[0])
-        return Field(name, alias if isinstance(alias, str) else name, kind, nullable, default)
+        return Field(name, written, kind, nullable, default)
+
+    def _member(self, name: str, alias: object) -> str:
+        """Which member of the payload pydantic reads."""
+        if alias is None or self._config.get("validate_by_alias") is False:
+            return name
+        if not isinstance(alias, str):
+            raise Unfit(
+                "it is read from one of several members, or from inside of one (AliasChoices, AliasPath), "
+                "and a message has it in one; give it a plain alias"
+            )
+        return alias
 
     def _default(self, schema: dict[str, Any]) -> tuple[dict[str, Any], list[Any]]:
         if "default_factory" in schema:
@@ -230,7 +230,7 @@ class _Reader:
             "list": self._list,
         }  # fmt: skip
         if schema["type"] not in readers:
-            raise Unfit(_refusal(schema))
+            raise Unfit(refusal(schema))
         kind = readers[schema["type"]](schema)
         return kind, kind.null
 
@@ -247,7 +247,7 @@ class _Reader:
             shown = getattr(pattern, "pattern", pattern)
             raise Unfit(
                 f"its pattern {shown!r} may mean another thing to Postgres; say it with ASCII characters, "
-                f"[a-z0-9_-], ( ), |, ^, $ and * + ? {{1,9}}, or {_BY_HAND}"
+                f"[a-z0-9_-], ( ), |, ^, $ and * + ? {{1,9}}, or {BY_HAND}"
             )
         low = schema.get("min_length", self._config.get("str_min_length"))
         high = schema.get("max_length", self._config.get("str_max_length"))
@@ -260,14 +260,14 @@ class _Reader:
     def _float(self, schema: dict[str, Any]) -> Kind:
         if schema.get("multiple_of") is not None:
             raise Unfit(
-                f"whether a float is a multiple is nothing that SQL answers as Python does; {_BY_HAND}"
+                f"whether a float is a multiple is nothing that SQL answers as Python does; {BY_HAND}"
             )
         _only(schema, "ge", "gt", "le", "lt", "allow_inf_nan")
         return kinds.number(schema)
 
     def _decimal(self, schema: dict[str, Any]) -> Kind:
         if schema.get("multiple_of") is not None:
-            raise Unfit(f"SQL does not check multiple_of of a Decimal; say decimal_places, or {_BY_HAND}")
+            raise Unfit(f"SQL does not check multiple_of of a Decimal; say decimal_places, or {BY_HAND}")
         _only(schema, "ge", "gt", "le", "lt", "max_digits", "decimal_places", "allow_inf_nan")
         return kinds.decimal(schema)
 
@@ -296,7 +296,7 @@ class _Reader:
 
     def _no_now(self, schema: Mapping[str, Any]) -> None:
         if schema.get("now_op") is not None:
-            raise Unfit(f"past or future may have changed until the job reads it; {_BY_HAND}")
+            raise Unfit(f"past or future may have changed until the job reads it; {BY_HAND}")
 
     def _literal(self, schema: dict[str, Any]) -> Kind:
         _only(schema, "expected")
@@ -321,7 +321,7 @@ class _Reader:
             inner: dict[str, Any] = schema.get(each) or {"type": "any"}
             if inner["type"] not in ("any", "str" if each == "keys_schema" else "any"):
                 raise Unfit(
-                    f"SQL does not check what stands in an object; make it dict[str, Any], or {_BY_HAND}"
+                    f"SQL does not check what stands in an object; make it dict[str, Any], or {BY_HAND}"
                 )
             _only(inner)
         _only(schema, "keys_schema", "values_schema")
@@ -340,7 +340,7 @@ class _Reader:
             return kinds.json("array", low, high)
         item, nulls = self._kind(inner)
         if item.sql == "jsonb" or item.sql.endswith("[]"):
-            raise Unfit(f"SQL does not check lists of that; make it list[Any], or {_BY_HAND}")
+            raise Unfit(f"SQL does not check lists of that; make it list[Any], or {BY_HAND}")
         return kinds.array(item, nulls=nulls, low=low, high=high)
 
 
@@ -365,32 +365,3 @@ def _plain(value: object) -> Any:
     if isinstance(value, list):
         return [_plain(each) for each in cast("list[object]", value)]
     return value
-
-
-def _refusal(schema: Mapping[str, Any]) -> str:
-    kind = schema["type"]
-    if kind.startswith("function-") and "url" in schema.get("schema", {}).get("type", ""):
-        kind = "url"
-    match kind:
-        case "function-before" | "function-after" | "function-wrap" | "function-plain":
-            return (
-                f"it has a validator of its own, {_function(schema)}, which SQL cannot run; say it with "
-                f"Field(...), or {_BY_HAND}"
-            )
-        case "union" | "tagged-union":
-            return "it is a union; give it one type, or None and one type"
-        case "model" | "dataclass" | "typed-dict" | "model-fields":
-            return (
-                "a model inside the payload is no parameter; put its fields here, or make it dict[str, Any]"
-            )
-        case "set" | "frozenset" | "tuple" | "generator":
-            return "SQL has no parameter for it; make it a list"
-        case "timedelta" | "time":
-            return "SQL does not read it as pydantic does; make it a number of seconds, or text"
-        case "url" | "multi-host-url":
-            return f"SQL does not check URLs; make it text with a max_length, or {_BY_HAND}"
-        case _:
-            return (
-                f"SQL does not check pydantic's {kind}; make it text, a number, bool, UUID, date, an aware "
-                "datetime, a Literal or enumeration of these, a list of them, Any or dict[str, Any]"
-            )

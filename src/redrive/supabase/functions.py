@@ -23,6 +23,18 @@ _NOT_OURS = (
     "auth", "cron", "extensions", "graphql", "graphql_public", "information_schema", "net", "pgmq",
     "pgmq_public", "realtime", "redrive", "storage", "supabase_functions", "vault",
 )  # fmt: skip
+# What Postgres reads as a word of its own where a schema or a role is named.
+_WORDS = """
+all analyse analyze and any array as asc asymmetric both case cast check collate column constraint create
+current_catalog current_date current_role current_time current_timestamp current_user default deferrable
+desc distinct do else end except false fetch for foreign from grant group having in initially intersect
+into lateral leading limit localtime localtimestamp not null offset on only or order placing primary
+references returning select session_user some symmetric system_user table then to trailing true union
+unique user using variadic when where window with
+authorization binary collation concurrently cross current_schema freeze full ilike inner is isnull join
+left like natural notnull outer overlaps right similar tablesample verbose
+"""
+_RESERVED = frozenset(_WORDS.split())
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +58,11 @@ class ApiFunction:
         return f"{self.about} (redrive {hashlib.sha256(self.text.encode()).hexdigest()[:16]})"
 
 
+def identifier(name: str) -> str:
+    """A name of lower-case letters, digits and _, as SQL reads it."""
+    return f'"{name}"' if name in _RESERVED else name
+
+
 def check_schema(schema: str) -> str:
     """`schema` when functions for PostgREST's clients may be made there; raises `ConfigError`."""
     if not _SCHEMA.fullmatch(schema) or schema.startswith("pg_") or schema in _NOT_OURS:
@@ -62,7 +79,7 @@ def section(title: str, functions: Sequence[ApiFunction]) -> Section:
     callers = sorted({(each.schema, each.role) for each in functions})
     return Section(
         title,
-        "".join(block(_OPEN.format(schema=schema, role=role)) for schema, role in callers)
+        "".join(block(_opening(schema, role)) for schema, role in callers)
         + (block(_MAKE.replace("{functions}", f"values {made}")) if functions else ""),
         tuple(f"function {each.signature}" for each in functions),
         (
@@ -70,6 +87,10 @@ def section(title: str, functions: Sequence[ApiFunction]) -> Section:
             *(check for each in functions for check in _checks(each)),
         ),
     )
+
+
+def _opening(schema: str, role: str) -> str:
+    return _OPEN.format(schema=schema, role=role, quoted=identifier(schema), grantee=identifier(role))
 
 
 def _may_use(schema: str, role: str) -> Check:
@@ -111,10 +132,10 @@ def _checks(function: ApiFunction) -> list[Check]:
 _OPEN = """
 begin
     if not exists (select from pg_catalog.pg_namespace where nspname = '{schema}') then
-        create schema {schema};
+        create schema {quoted};
     end if;
     if not has_schema_privilege('{role}', '{schema}', 'usage') then
-        grant usage on schema {schema} to {role};
+        grant usage on schema {quoted} to {grantee};
     end if;
 end
 """

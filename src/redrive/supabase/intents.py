@@ -10,7 +10,7 @@ Not given   a difference between null and a parameter left out, where the field 
 
 What PostgREST answers: 400 for a value (ours is PT400, Postgres' own are of class 22), 401 without a user
 (PT401), 403 for another role (42501), 413 for a message beyond the app's `max_payload` (PT413), 503 where the
-queue is missing or cannot hold the message (PT503).
+queue is missing or cannot hold the message, or its key is held for 3 s by another transaction (PT503).
 """
 
 from __future__ import annotations
@@ -22,15 +22,18 @@ from redrive.app import Redrive
 from redrive.app.intents import Rpc
 from redrive.errors import ConfigError
 from redrive.supabase import functions, keys
-from redrive.supabase.fields import Field, Model, Unfit, read
-from redrive.supabase.functions import ApiFunction, check_schema
+from redrive.supabase.fields import Field, Model, read
+from redrive.supabase.functions import ApiFunction, check_schema, identifier
 from redrive.supabase.kinds import literal
 from redrive.supabase.plan import Section
+from redrive.supabase.unfit import Unfit
 
 _MOST_PARAMETERS = 100
 # jsonb_build_object takes 100 arguments.
 _MEMBERS = 40
 _REQUESTER = "v_requester"
+# As OpenID Connect has it: ASCII, and here what can be seen.
+_USER = "^[!-~]([ -~]*[!-~])?$"
 _UUID = "^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$"
 
 
@@ -58,8 +61,9 @@ def function(rpc: Rpc, schema: str = "public") -> ApiFunction:
     tag = next(tag for tag in (f"$rpc{n or ''}$" for n in count()) if tag not in body)
     taken = ",".join(f"\n    {_declaration(each)}" for each in parameters)
     text = (
-        f"create function {schema}.{rpc.name}({taken})\nreturns bigint\n"
-        f"language plpgsql security definer set search_path = pg_catalog, pg_temp\nas {tag}\n{body}\n{tag};"
+        f"create function {identifier(schema)}.{rpc.name}({taken})\nreturns bigint\n"
+        "language plpgsql security definer set search_path = pg_catalog, pg_temp set lock_timeout = '3s'\n"
+        f"as {tag}\n{body}\n{tag};"
     )
     arguments = ", ".join(each.kind.sql for each in parameters)
     return ApiFunction(schema, rpc.name, arguments, text, rpc.role, _about(rpc, parameters))
@@ -85,9 +89,10 @@ def _may(field: Field) -> str:
 def _declared(rpc: Rpc, model: Model) -> Iterator[str]:
     yield "declare"
     if rpc.requester:
+        yield "    v_claims jsonb := nullif(current_setting('request.jwt.claims', true), '')::jsonb;"
         yield "    v_sub text := coalesce("
         yield "        nullif(current_setting('request.jwt.claim.sub', true), ''),"
-        yield "        nullif(current_setting('request.jwt.claims', true), '')::jsonb ->> 'sub');"
+        yield "        case jsonb_typeof(v_claims -> 'sub') when 'string' then v_claims ->> 'sub' end);"
         yield f"    {_REQUESTER} {model.field(rpc.requester).kind.sql};"
     if rpc.key:
         yield "    v_key text;"
@@ -120,6 +125,9 @@ def _body(rpc: Rpc, model: Model, parameters: Sequence[Field]) -> Iterator[str]:
     yield "    when sqlstate 'RD001' or sqlstate 'RD002' then"
     yield "        raise exception using errcode = 'PT503', detail = sqlerrm,"
     yield f"            message = {literal(refused)};"
+    yield "    when lock_not_available then"
+    busy = f"queue {rpc.job.queue} or the key is held by a transaction that has not ended; nothing was sent"
+    yield from _raised("PT503", busy, hint="call again")
 
 
 def _requester(rpc: Rpc, field: Field) -> Iterator[str]:
@@ -127,7 +135,7 @@ def _requester(rpc: Rpc, field: Field) -> Iterator[str]:
     if field.kind.sql == "uuid":
         condition, what = f"v_sub !~ {literal(_UUID)}", "no UUID"
     else:
-        condition, what = f"length(v_sub) not between 1 and {keys.LONGEST_USER}", "no user's id"
+        condition, what = f"v_sub !~ {literal(_USER)} or length(v_sub) > {keys.LONGEST_USER}", "no user's id"
     yield "    if v_sub is null then"
     yield from _raised("PT401", f"{rpc.name} needs a user, and the request has none", hint=hint)
     yield f"    elsif {condition} then"

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from textwrap import fill
 
-from redrive.supabase.functions import ApiFunction, check_schema
+from redrive.supabase.functions import ApiFunction, check_schema, identifier
 from redrive.supabase.functions import section as functions_section
 from redrive.supabase.plan import Section
 
@@ -80,7 +80,7 @@ class _Wrapper:
         columns = _lines(self.returns.split(", "))
         returns = f"table (\n{columns})" if ", " in self.returns else self.returns
         text = (
-            f"create function {schema}.{self.name}(\n{declared})\nreturns {returns}\n"
+            f"create function {identifier(schema)}.{self.name}(\n{declared})\nreturns {returns}\n"
             f"language {'plpgsql' if self.body else 'sql'} set search_path = pg_catalog, pg_temp "
             "set lock_timeout = '3s'\n"
             f"as $redrive$\n{self._inside(parameters).strip(chr(10))}\n$redrive$;"
@@ -158,7 +158,8 @@ _WRAPPERS = (
         "p_queue_name text, p_vt integer = 60, p_qty integer = 5, p_max_read_ct integer = 5",
         _READ,
         f"Hands out messages, {MOST} at most; those over their budget become dead letters instead.",
-        instead={"p_qty": f"least(p_qty, {MOST})"},
+        # least() passes null over.
+        instead={"p_qty": f"case when p_qty > {MOST} then {MOST} else p_qty end"},
     ),
     _Wrapper(
         "queue_archive",
