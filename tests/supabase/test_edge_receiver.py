@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import base64
+import gzip
 import hashlib
 import hmac
 import json
+import zlib
 from collections.abc import Generator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,8 +17,11 @@ import pytest
 
 from redrive import Redrive, Secret
 from redrive.errors import ConfigError
+from redrive.inbox.examine import examine
 from redrive.inbox.providers import provider
+from redrive.inbox.secrets import resolve
 from redrive.inbox.signatures import verify
+from redrive.inbox.signing import sign
 from redrive.supabase.edge import files
 from redrive.supabase.plan import Options
 from tests.support.edge import DRIVER, Function, served, written
@@ -31,6 +37,35 @@ KNOWN = [
     for each in VECTORS
     if each["scheme"] != "twilio" and not any(secret.startswith("whpk_") for secret in secrets_of(each))
 ]
+
+FASTPIX = base64.b64encode(b"k" * 32).decode()
+_GZIP = gzip.compress(b'{"id": "packed", "type": "t"}')
+# Bodies whose readers are not all of one mind.
+ODD = {
+    "NaN": b'{"id": "evt\\"NaN", "type": "a", "x": [NaN, Infinity, -Infinity, "-Infinity"]}',
+    "-NaN": b'{"id": "evt", "x": -NaN}',
+    "NaN as an id": b'{"id": NaN, "type": "a"}',
+    "nothing but NaN, as a form": b"NaN",
+    "deep": b'{"id": "evt", "x": ' + b"[" * 3_000 + b"]" * 3_000 + b"}",
+    "deep in a text": b'{"id": "evt", "x": "\\"' + b"[" * 3_000 + b'"}',
+    "digits": b'{"id": "evt", "x": [' + b"1e099999," * 501 + b"1]}",
+    "digits in a text": b'{"id": "evt", "x": "' + b"1e099999," * 501 + b'"}',
+    "a form": b"id=caf\xc3\xa9&type=%E9%zz+x;y=1",
+    "a form with a question": b"?id=1&id=2&type",
+    "a form with JSON": b"payload=%7B%22id%22:%22in%22,%22x%22:NaN%7D&id=out",
+    "a form with null": b"payload=null&id=out",
+    "a form with no JSON": b"payload=%7B&id=out",
+    "a form of many fields": b"id=1" + b"&a=" * 1_000,
+    "gzip packed": _GZIP,
+    "x-gzip packed": _GZIP,
+    "deflate packed": zlib.compress(b'{"id": "packed", "type": "t"}'),
+    "gzip packed, and more": _GZIP + b"\0\0\0\0",
+    "gzip packed twice": _GZIP + _GZIP,
+    "gzip packed, cut": _GZIP[:-12] + bytes(4),
+    "gzip packed, and changed": _GZIP[:-8] + bytes(8),
+    "gzip not packed": b'{"id": "plain"}',
+    "br packed": b'{"id": "plain"}',
+}
 
 
 def config_of(vector: dict[str, Any]) -> dict[str, Any]:
@@ -56,6 +91,8 @@ def app_of(vectors: list[dict[str, Any]]) -> Redrive:
             limit=100_000,
         )
     app.inbox("shop", provider="github", queue="webhook_jobs", limit=100_000)
+    app.inbox("constructor", provider="github", queue="webhook_jobs")
+    app.inbox("pay", provider="fastpix", queue="webhook_jobs", limit=400_000)
     app.inbox("chat", provider="slack", queue="webhook_jobs", secret=[
         Secret(env="CHAT_OLD", until=datetime(2020, 1, 1, tzinfo=UTC)), Secret(env="CHAT_NEW")])  # fmt: skip
     return app
@@ -219,7 +256,7 @@ class TestAnAnswer:
         assert receiver.post("/redrive-receiver/shop", body[1:], github(body[1:]))[0] == 200
 
     def test_is_404_for_an_unknown_source_and_405_for_another_method(self, receiver: Function) -> None:
-        assert receiver.post("/redrive-receiver/constructor")[0] == 404
+        assert receiver.post("/redrive-receiver/toString")[0] == 404
         assert receiver.post("/redrive-receiver/")[0] == 404
         assert receiver.post("/redrive-receiver/shop", method="GET")[0] == 405
 
@@ -242,6 +279,54 @@ class TestAnAnswer:
 
     def test_a_secret_whose_date_has_passed_no_longer_counts(self, receiver: Function) -> None:
         assert receiver.post("/redrive-receiver/chat", b"{}", slack(b"{}", "old")) == (401, "mismatch\n")
+
+    def test_a_packed_body_is_known_by_what_it_holds(
+        self, receiver: Function, api: Postgrest, project: Project
+    ) -> None:
+        text = b'{"n": 12345678901234567890, "repository": {"full_name": "o/r"}}'
+        for name, packed in (("gzip", gzip.compress(text)), ("deflate", zlib.compress(text))):
+            headers = github(packed, **{"X-GitHub-Delivery": name, "Content-Encoding": name.upper()})
+            assert receiver.post("/redrive-receiver/shop", packed, headers) == (200, "ok\n")
+            assert receiver.post("/redrive-receiver/shop", packed, headers) == (200, "duplicate\n")
+            ((payload, raw, resource),) = project.read(
+                "select payload::text, raw, resource from redrive.webhook_event where event_id = %s", [name]
+            )
+            assert json.loads(payload) == json.loads(text)
+            assert (bytes(raw), resource) == (packed, "o/r")
+        # JSON that Postgres cannot hold: as serve, without a payload.
+        packed = gzip.compress(b'{"a": "\\u0000"}')
+        headers = github(packed, **{"X-GitHub-Delivery": "nul", "Content-Encoding": "gzip"})
+        assert receiver.post("/redrive-receiver/shop", packed, headers) == (200, "ok\n")
+
+    def test_a_packed_body_is_as_large_as_what_it_holds(self, receiver: Function, api: Postgrest) -> None:
+        bomb = gzip.compress(b"[" + b" " * 100_000 + b"]")
+        lying = bomb[:-4] + b"\1\0\0\0"
+        for packed in (bomb, lying):
+            headers = github(packed, **{"Content-Encoding": "gzip"})
+            assert receiver.post("/redrive-receiver/shop", packed, headers) == (413, "too large\n")
+        assert api.calls == []
+
+    def test_odd_bodies_are_known_as_serve_knows_them(self, receiver: Function, api: Postgrest) -> None:
+        inbox = app_of([]).inboxes["pay"]
+        secrets = resolve("pay", "fastpix", FASTPIX)
+        for name, body in ODD.items():
+            headers = sign("fastpix", secret=FASTPIX, body=body)
+            if "form" in name:
+                headers["Content-Type"] = "application/x-www-form-urlencoded"
+            encoding = name.partition(" ")[0] if "packed" in name else ""
+            if encoding:
+                headers["Content-Encoding"] = encoding
+            told = {"x-test": json.dumps({"set": {"PAY_WEBHOOK_SECRET": FASTPIX}})}
+            api.calls.clear()
+            assert receiver.post("/redrive-receiver/pay", body, {**headers, **told})[0] == 200, name
+            pairs = [(each.lower().encode(), value.encode()) for each, value in headers.items()]
+            wanted = examine(inbox, secrets, pairs, body, encoding, None, 0)
+            ((_, given),) = api.calls
+            assert (given["p_event_id"], given["p_type"], given["p_resource"]) == (
+                wanted.event_id,
+                wanted.type,
+                wanted.resource,
+            ), name
 
     def test_fields_of_a_form_are_read(self, receiver: Function, api: Postgrest) -> None:
         body = b"command=%2Fdeploy&trigger_id=13.37&text=a%20b"
@@ -272,6 +357,8 @@ class TestGeneration:
         done = node.deno("lint", folder=tmp_path)
         assert done.returncode == 0, done.stderr
         assert len(made["redrive-receiver/index.ts"].text.splitlines()) <= 80
+        others = {path: file.text for path, file in made.items() if "declared" not in path}
+        assert max(len(text.splitlines()) for text in others.values()) <= 100
         assert not [path for path, file in made.items() if "jsr:" in file.text or "npm:" in file.text]
 
     def test_no_secret_that_the_app_knows_is_written(self) -> None:
@@ -280,6 +367,19 @@ class TestGeneration:
         text = "".join(file.text for file in files(app, self.OPTIONS).values())
         assert "hush" not in text
         assert '"MY_SHOP_WEBHOOK_SECRET"}, {"variable": "MY_SHOP_WEBHOOK_SECRET_2"}' in text
+
+    def test_an_inbox_may_have_any_name_and_no_two_have_one_variable(
+        self, node: Node, tmp_path: Path
+    ) -> None:
+        app = Redrive()
+        for name in ("a-b", "a_b"):
+            app.inbox(name, provider="github", queue="q")
+        with pytest.raises(ConfigError, match=r"inboxes a-b and a_b: .* A_B_WEBHOOK_SECRET; name a variable"):
+            files(app, self.OPTIONS)
+        app = Redrive()
+        for name in ("a-b", "a_b"):
+            app.inbox(name, provider="github", queue="q", secret=Secret(env="SHARED"))
+        assert files(app, self.OPTIONS)
 
     def test_what_it_cannot_verify_is_refused_with_the_reason(self) -> None:
         app = Redrive()

@@ -633,6 +633,7 @@ class TestGeneration:
         done = node.deno("lint", folder=tmp_path)
         assert done.returncode == 0, done.stderr
         assert len(made["redrive-worker/index.ts"].text.splitlines()) <= 80
+        assert max(len(file.text.splitlines()) for file in made.values()) <= 100
         assert not [path for path, file in made.items() if "jsr:" in file.text or "npm:" in file.text]
         assert [path for path, file in made.items() if file.users] == ["redrive-worker/handlers.ts"]
 

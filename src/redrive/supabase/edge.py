@@ -112,7 +112,8 @@ def _receiver(app: Redrive, options: Options, schema: str) -> dict[str, str]:
     inboxes = {source: _inbox(inbox) for source, inbox in sorted(app.inboxes.items())}
     if not inboxes:
         raise ConfigError("the Edge Function receiver would have nothing to receive: this app has no inbox")
-    names = ("supabase.ts", "bytes.ts", "identity.ts")
+    _check_variables(app)
+    names = ("supabase.ts", "bytes.ts", "document.ts", "identity.ts", "packing.ts", "signature.ts")
     return {
         "index.ts": _text("receiver.ts"),
         **{name: _text(name) for name in names},
@@ -126,12 +127,29 @@ def _written(inboxes: Mapping[str, Mapping[str, Any]]) -> str:
         line
         for source, fields in inboxes.items()
         for line in (
-            f"  {_name(source)}: {{",
+            f"  [{json.dumps(source)}, {{",
             *(f"    {name}: {json.dumps(value)}," for name, value in fields.items()),
-            "  },",
+            "  }],",
         )
     ]
-    return "\n".join(("{", *lines, "}"))
+    return "\n".join(("[", *lines, "]"))
+
+
+def _check_variables(app: Redrive) -> None:
+    """No two inboxes have one variable, unless the app itself names it for both."""
+    owners: dict[str, str] = {}
+    for source, inbox in sorted(app.inboxes.items()):
+        if not any(str(each["variable"]).startswith(_variable(source)) for each in _secrets(inbox)):
+            continue
+        if (other := owners.setdefault(_variable(source), source)) != source:
+            raise ConfigError(
+                f"inboxes {other} and {source}: the secrets of both would stand in {_variable(source)}; name "
+                'a variable for one, such as secret=Secret(env="...")'
+            )
+
+
+def _variable(source: str) -> str:
+    return f"{source.upper().replace('-', '_')}_WEBHOOK_SECRET"
 
 
 def _inbox(inbox: Inbox) -> dict[str, Any]:
@@ -199,7 +217,7 @@ def _secrets(inbox: Inbox) -> list[dict[str, object]]:
     """The variables that hold them, also those that the app has as text or asks a function for."""
     given: object = inbox.secret
     items: list[object] = list(cast("list[object]", given)) if isinstance(given, (list, tuple)) else [given]
-    variable = f"{inbox.source.upper().replace('-', '_')}_WEBHOOK_SECRET"
+    variable = _variable(inbox.source)
     found: list[dict[str, object]] = []
     for number, item in enumerate(items, 1):
         text = item.value if isinstance(item, Secret) else item

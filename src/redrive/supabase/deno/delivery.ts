@@ -66,7 +66,8 @@ async function attempt(queue: Queue, message: Message, stop: AbortController): P
 function heartbeat(every: number, beat: () => Promise<unknown>): () => Promise<void> {
   let last: Promise<void> | undefined;
   const log = (error: unknown) => console.error(logged(error));
-  const timer = setInterval(() => last ??= beat().then(() => {}, log).finally(() => last = undefined), every);
+  const one = () => beat().then(() => {}, log).finally(() => last = undefined);
+  const timer = setInterval(() => last ??= one(), every);
   return async () => {
     clearInterval(timer);
     await last;

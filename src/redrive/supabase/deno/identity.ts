@@ -5,23 +5,6 @@ import type { Inbox, Place } from "./declared.ts";
 /** Not kept of a request's headers, as its signature is not. */
 const CREDENTIALS = /^(authorization|proxy-authorization|cookie|apikey|x-api-key|api-key|x-gitlab-token)$/;
 
-/** The body as JSON, else a form's fields, or the JSON in its field `payload`; undefined of anything else. */
-export function documentOf(headers: Headers, raw: Bytes): unknown {
-  const parsed = json(raw);
-  const kind = (headers.get("content-type") ?? "").split(";")[0].trim().toLowerCase();
-  if (parsed != null || kind !== "application/x-www-form-urlencoded" || raw.length > 1_000_000) return parsed;
-  const fields = Object.fromEntries([...new URLSearchParams(new TextDecoder().decode(raw))].reverse());
-  return json(utf8(fields.payload ?? "")) ?? fields;
-}
-
-function json(raw: Bytes): unknown {
-  try {
-    return JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(raw));
-  } catch {
-    return undefined;
-  }
-}
-
 /** What stands at a JSON pointer. */
 export function at(document: unknown, pointer: string): unknown {
   const steps = pointer.slice(1).split("/").map((each) => each.replaceAll("~1", "/").replaceAll("~0", "~"));

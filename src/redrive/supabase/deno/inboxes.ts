@@ -30,4 +30,4 @@ export type Inbox = {
   greets?: "github" | "slack" | "zoom";
 };
 
-export const inboxes: Record<string, Inbox> = {inboxes};
+export const inboxes = new Map<string, Inbox>({inboxes});

@@ -19,19 +19,27 @@ const KEYS: string[] = [ // of the new kind, and the legacy JWT
 ];
 const TICKS = Deno.env.get("REDRIVE_TICK_SECRET")?.split(",").filter((each) => each !== "") ?? [];
 
-/** The answer of a function of the database; throws where there is none within `within` milliseconds. */
-export async function rpc<T>(name: string, values: Record<string, unknown>, within = 10_000): Promise<T> {
+/** A call that was answered with an error. */
+export class Answered extends Error {
+  constructor(name: string, readonly status: number, text: string) {
+    super(`${name} was answered with ${status}: ${text.slice(0, 500)}`);
+  }
+}
+
+/** The answer of a function of the database, to `values` or the text of their JSON object; throws where there
+ * is none within `within` milliseconds. */
+export async function rpc<T>(name: string, values: object | string, within = 10_000): Promise<T> {
   const [apikey = ""] = KEYS;
   const headers = new Headers({ "content-type": "application/json", "content-profile": API_SCHEMA, apikey });
   if (!apikey.startsWith("sb_")) headers.set("authorization", `Bearer ${apikey}`); // no other kind is a JWT
   const answer = await fetch(`${Deno.env.get("SUPABASE_URL")}/rest/v1/rpc/${name}`, {
     method: "POST",
     headers,
-    body: JSON.stringify(values),
+    body: typeof values === "string" ? values : JSON.stringify(values),
     signal: AbortSignal.timeout(within),
   });
   const text = await answer.text();
-  if (!answer.ok) throw new Error(`${name} was answered with ${answer.status}: ${text.slice(0, 500)}`);
+  if (!answer.ok) throw new Answered(name, answer.status, text);
   return JSON.parse(text || "null");
 }
 

@@ -19,7 +19,7 @@ export function logged(thrown: unknown): string {
   return trace || `${type}: ${text}`;
 }
 
-/** A promise that nobody awaits, and that fails, is logged; it would else end this process and all jobs in it. */
+/** Logs the failure of a promise that nobody awaits, which would else end this process and all jobs in it. */
 export function outliveStrays(): void {
   globalThis.addEventListener("unhandledrejection", (event) => {
     event.preventDefault();
