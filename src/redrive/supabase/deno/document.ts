@@ -36,7 +36,8 @@ function textOf(body: Bytes): string | undefined {
 
 /** As Python's json reads it, which `wide` knows NaN and Infinity: they are no text and no integer either. */
 function json(text: string | undefined, wide = true): unknown {
-  if (text === undefined || depthOf(text) > DEEPEST || digitsOf(text) > MOST_DIGITS) return undefined;
+  const { depth, digits } = measured(text ?? "");
+  if (text === undefined || depth > DEEPEST || digits > MOST_DIGITS) return undefined;
   try {
     return JSON.parse(text);
   } catch {
@@ -54,24 +55,21 @@ function outside(text: string, pattern: RegExp, change: (found: string) => strin
   });
 }
 
-function depthOf(text: string): number {
-  let [depth, deepest, inside] = [0, 0, false];
+/** How deep it is nested, and how many digits the exponents of its numbers stand for. */
+function measured(text: string): { depth: number; digits: number } {
+  let [now, depth, digits, inside] = [0, 0, 0, false];
   for (let n = 0; n < text.length; n++) {
     const code = text.charCodeAt(n);
     if (code === 0x22) inside = !inside;
     else if (code === 0x5c) n++;
-    else if (!inside && (code === 0x5b || code === 0x7b)) deepest = Math.max(deepest, ++depth);
-    else if (!inside && (code === 0x5d || code === 0x7d)) depth--;
+    else if (inside) continue;
+    else if (code === 0x5b || code === 0x7b) depth = Math.max(depth, ++now);
+    else if (code === 0x5d || code === 0x7d) now--;
+    else if (code === 0x65 || code === 0x45) { // also in true and false, where no digits follow
+      const exponent = /[+-]?0*([0-9]{0,9})/y;
+      exponent.lastIndex = n + 1;
+      digits += Number(exponent.exec(text)![1]);
+    }
   }
-  return deepest;
-}
-
-function digitsOf(text: string): number {
-  let sum = 0;
-  if (!/[0-9][eE][+-]?[0-9]{2}/.test(text)) return 0;
-  outside(text, /\\.|"|[0-9][eE][+-]?[0-9]+/gs, (found) => {
-    sum += Number(found.slice(2).replace(/^[+-]?0*/, "").slice(0, 9));
-    return found;
-  });
-  return sum;
+  return { depth, digits };
 }
