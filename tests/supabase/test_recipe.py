@@ -361,7 +361,8 @@ class TestReplaced:
         assert letter["payload"] == {"template": None, "idempotency_key": "dead"}
         dead_id = str(letter["dead_id"])
         assert run("dlq", "show", QUEUE, dead_id, "--database", project.url).code == 0
-        assert run("why", QUEUE, str(letter["original_msg_id"]), "--database", project.url).code == 0
+        why = run("why", QUEUE, str(letter["original_msg_id"]), "--database", project.url)
+        assert why.code == 0 and f"is dead letter {dead_id}" in why.out
         assert run("dlq", "redrive", QUEUE, dead_id, "--database", project.url).code == 0
 
     def test_dead_letters_of_the_other_article_are_taken_in(self, project: Project) -> None:
@@ -473,6 +474,23 @@ def test_a_worker_of_the_recipe_that_is_in_the_midst_of_it_loses_no_message(
     ) == [(2,)]
 
 
+def test_what_was_only_read_is_handed_out_again_not_before_its_key_is_free(
+    before: Project, made: dict[str, int]
+) -> None:
+    """Else who works by the articles' calls would be told that somebody has it, and archive it unrun."""
+    apply(before)
+    assert (
+        before.read(
+            "select m.vt >= k.expires_at as free, m.vt < now() + interval '16 minutes' as soon "
+            "from pgmq.q_email_jobs m "
+            "join redrive.key k on k.queue = '' and k.owner = 'taken over by redrive' and k.key = "
+            "coalesce(m.message ->> 'idempotency_key', %s) where m.read_ct in (1, 2)",
+            (f"msg:{made['keyless in flight']}",),
+        )
+        == [(True, True)] * 2
+    )
+
+
 class TestPartOfIt:
     def test_only_the_webhooks_article(self, projects: Projects, migrated: Project) -> None:
         follow(migrated, "004")
@@ -545,6 +563,21 @@ class TestRefused:
                 "table public.worker_leases has no column lease_until",
             ),
             (
+                "alter table public.worker_leases owner to postgres",
+                "alter table public.worker_leases owner to supabase_postgres",
+                "table public.worker_leases of the recipe belongs to role postgres, and you are "
+                "supabase_postgres, so redrive cannot take it over; as postgres run: alter table public.worker_leases "
+                "owner to supabase_postgres",
+            ),
+            (
+                "alter table public.worker_leases set schema app; "
+                "create view public.worker_leases as select * from app.worker_leases",
+                "drop view public.worker_leases; alter table app.worker_leases set schema public",
+                "function public.claim_worker_lease(text,integer) writes to worker_leases, and "
+                "public.worker_leases is no table, so redrive cannot take over what it wrote; stop its "
+                "workers, make app.worker_leases table public.worker_leases in place of what has that name",
+            ),
+            (
                 "create view public.health as select public.claim_job('k') as got",
                 "drop view public.health",
                 "function public.claim_job(text) of the recipe cannot be dropped: view public.health depends",
@@ -566,7 +599,7 @@ class TestRefused:
                 "it belongs to role postgres, and you are supabase_postgres",
             ),
         ],
-        ids=["keys", "leases", "dependent", "kept", "cron job", "owner"],
+        ids=["keys", "leases", "another's table", "view", "dependent", "kept", "cron job", "owner"],
     )
     def test_what_is_in_the_way_is_named(self, shared: Project, change: str, back: str, says: str) -> None:
         with shared.admin() as admin:
@@ -574,6 +607,18 @@ class TestRefused:
         assert says in refused(shared)
         with shared.admin() as admin:
             admin.execute(back.encode())
+
+
+def test_keys_in_a_table_of_another_schema_are_not_lost_without_a_word(before: Project) -> None:
+    with before.connect() as owner:
+        owner.execute("alter table public.processed_jobs set schema app")
+        [text] = owner.execute(
+            "select replace(pg_get_functiondef('public.claim_job(text)'::regprocedure), 'public.', 'app.')"
+        ).fetchone() or [""]
+        owner.execute(text.replace("FUNCTION app.", "FUNCTION public.").encode())
+    said = refused(before)
+    assert "function public.claim_job(text) writes to processed_jobs" in said
+    assert "(alter table app.processed_jobs set schema public), and run this again" in said
 
 
 def test_keys_that_redrive_has_already_stay_done_and_those_that_run_become_it(before: Project) -> None:

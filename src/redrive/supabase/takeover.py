@@ -9,9 +9,9 @@ ones wait, so that a key is either in the table that `KEYS` reads or was never t
   (`MESSAGES`).
 - It has read the message and taken no key yet. When it goes on, its `claim_job` fails (the table is gone) or
   is redrive's: in the article's worker both end in `queue_archive`, which would lose a message that nobody
-  ran. So such messages get new ids here, which nobody archives by the old one; and where it asks redrive's
-  claim_job, the key is taken for a quarter of an hour. redrive's own workers ask the queue's keys: they run
-  the message when its visibility timeout is over, once.
+  ran. So such messages get new ids here, which nobody archives by the old one; where it asks redrive's
+  claim_job, the key is taken for a quarter of an hour, longer than it lives; and until that is over nobody
+  reads the message: who does then, by redrive or by the articles' calls, gets its key and runs it, once.
 """
 
 from __future__ import annotations
@@ -45,10 +45,43 @@ FOUND_TABLES = """
                on a.attrelid = c.oid and a.attname = w.has and not a.attisdropped
        """
 
+# Who may not rename a table could not keep it; and keys that stand elsewhere would be lost without a word.
 LOCKS = """
 declare
     v_table text;
+    v_other record;
 begin
+    select c.oid::regclass as name, pg_get_userbyid(c.relowner) as owner into v_other
+      from ({tables}) t join pg_catalog.pg_class c on c.oid = to_regclass(t.name)
+     where not pg_has_role(current_user, c.relowner, 'usage') limit 1;
+    if found then
+        raise exception using errcode = 'RD002', message = format(
+            'table %s of the recipe belongs to role %s, and you are %s, so redrive cannot take it over; '
+            'as %2$s run: alter table %1$s owner to %3$I; then run this again',
+            v_other.name, v_other.owner, current_user);
+    end if;
+    select f.signature, w.name, c.relkind,
+           (select format('%I.%I', n.nspname, e.relname)
+              from pg_catalog.pg_class e join pg_catalog.pg_namespace n on n.oid = e.relnamespace
+             where e.relname = w.name and e.relkind in ('r', 'p') and n.nspname <> 'public'
+             order by n.nspname limit 1) as elsewhere
+      into v_other
+      from (values ('public.claim_job(text)', 'processed_jobs'),
+                   ('public.claim_worker_lease(text,integer)', 'worker_leases')) w (signature, name)
+      join ({functions}) f on f.signature = w.signature
+      left join pg_catalog.pg_class c on c.oid = to_regclass('public.' || w.name)
+     where c.relkind not in ('r', 'p')
+        or c.oid is null and pg_get_functiondef(f.oid) !~* ('public"?[.]"?' || w.name)
+     limit 1;
+    if found then
+        raise exception using errcode = 'RD002', message = format(
+            'function %1$s writes to %2$s, and public.%2$s is no table, so redrive cannot take over what it '
+            'wrote; stop its workers, make %3$s table public.%2$s%4$s, and run this again',
+            v_other.signature, v_other.name, coalesce(v_other.elsewhere, 'its table'),
+            case when v_other.relkind is not null then ' in place of what has that name'
+                 when v_other.elsewhere is not null
+                 then format(' (alter table %s set schema public)', v_other.elsewhere) else '' end);
+    end if;
     if not exists (select from ({functions}) f where f.signature = 'public.claim_job(text)')
        and not exists (select from ({tables}) t) then
         return;
@@ -182,7 +215,8 @@ begin
                        from pgmq.%1$I m
                       where m.read_ct > 0 and m.vt > $1 - interval '10 minutes' and %3$s),
                  moved as (
-                     update pgmq.%1$I m set msg_id = default from held h where m.msg_id = h.id
+                     update pgmq.%1$I m set msg_id = default, vt = greatest(m.vt, $1 + interval '15 minutes')
+                       from held h where m.msg_id = h.id
                      returning h.id, m.msg_id as new),
                  told as (
                      update redrive.sent_key s
@@ -202,7 +236,7 @@ begin
         if v_ids is not null then
             raise info '%', format(
                 'queue %s: messages that the recipe''s worker had read and not claimed have new ids, and run '
-                'when their visibility timeout is over: %s', q.queue, {list_new});
+                'in a quarter of an hour, when that worker is gone for certain: %s', q.queue, {list_new});
         end if;
     end loop;
 end
