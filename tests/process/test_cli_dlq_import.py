@@ -43,6 +43,12 @@ def test_they_are_taken_in_listed_shown_and_redriven(db: Db) -> None:
     assert letters() == []
 
 
+def test_a_letter_with_failures_of_any_kind_is_shown(db: Db) -> None:
+    failures = [1, None, "boom", {"at": 5, "error": ["x"], "traceback": {"a": 1}, "duration": "long"}]
+    db.execute("select pgmq.send('hooks_dlq', %s::jsonb)", (json.dumps(LETTER | {"failures": failures}),))
+    assert "at 5" in fine("dlq", "show", "hooks", "1").out
+
+
 def test_all_batches_of_many_are_taken(db: Db) -> None:
     db.execute(
         "select pgmq.send('hooks_dead', %s::jsonb) from generate_series(1, 450)", (json.dumps(LETTER),)

@@ -84,6 +84,26 @@ def test_they_are_redriven_and_discarded_like_any_other(dead: Contract) -> None:
 
 
 @newest_only
+def test_a_time_that_no_client_can_read_is_as_if_it_were_absent(dead: Contract) -> None:
+    for time in ("infinity", "-infinity", "20000-01-01T00:00:00Z", "0044-03-15 BC", "soon", 5):
+        odd = ONE | {"enqueued_at": time, "dead_lettered_at": time}
+        put(dead, odd)
+        dead("select pgmq.send('jobs_dlq', %s::jsonb)", json.dumps(odd))
+    dead("update pgmq.q_jobs_dlq set enqueued_at = 'infinity'")
+    take(dead)
+    assert [each.enqueued_at for each in dead.letters()] == [None] * 12
+    assert all(2000 < each.dead_lettered_at.year < 9999 for each in dead.letters())
+    assert "infinity" not in json.dumps(dead.value("select redrive.why('jobs', 42)"))
+
+
+@newest_only
+def test_failures_that_are_no_objects_are_left_out(dead: Contract) -> None:
+    put(dead, OTHER | {"failures": ["boom", None, {"error": "a"}, 5, {"error": "b"}]})
+    take(dead)
+    assert dead.letters()[0].failures == [{"error": "a"}, {"error": "b"}]
+
+
+@newest_only
 def test_why_and_message_speak_of_them(dead: Contract) -> None:
     put(dead, OTHER, ONE)
     take(dead)
@@ -205,6 +225,8 @@ def test_what_cannot_be_is_refused(dead: Contract) -> None:
         "jobs_dlq"
     )
     assert "cannot be taken from the queue itself" in refusal("jobs")
+    dead("select redrive.create_queue('mails')")
+    assert "queue mails is one of redrive's: its messages are jobs" in refusal("mails")
     assert "pgmq has no queue nothing" in refusal("nothing")
     assert "queue other does not exist" in refusal("jobs_dead", "other")
     assert "limit is 0" in refusal("jobs_dead", limit=0)

@@ -118,7 +118,7 @@ def print_facts(known: dict[str, Any], failures: Sequence[dict[str, Any]]) -> No
         said = ", ".join(f"{name} {shown(value)}" for name, value in about.items() if value is not None)
         answer(f"\nfailed: {said}")
         told = failure.get("traceback") or f"{failure.get('error_type')}: {failure.get('error') or ''}"
-        answer("\n".join(f"  {line}" for line in told.splitlines()))
+        answer("\n".join(f"  {line}" for line in str(told).splitlines()))
 
 
 def _spelled(known: dict[str, Any]) -> dict[str, Any]:

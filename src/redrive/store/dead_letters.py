@@ -118,5 +118,6 @@ def _dead_letter(row: Row) -> DeadLetter:
     for name in _JSON:
         values[name] = None if values[name] is None else payloads.decode_any(values[name])
     # An envelope made by hand may have anything there.
-    values["failures"] = values["failures"] if isinstance(values["failures"], list) else []
+    found: list[Any] = values["failures"] if isinstance(values["failures"], list) else []
+    values["failures"] = [each for each in found if isinstance(each, dict)]
     return DeadLetter(**values)

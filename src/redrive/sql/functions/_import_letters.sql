@@ -18,10 +18,12 @@ begin
                    'read_ct', coalesce(substring(m.letter ->> 'read_ct' from '^[0-9]{1,9}$')::integer, m.attempts),
                    'attempts', coalesce(m.attempts, substring(m.letter ->> 'read_ct' from '^[0-9]{1,9}$')::integer),
                    'enqueued_at', redrive._time(m.letter ->> 'enqueued_at'),
-                   'dead_lettered_at', coalesce(redrive._time(m.letter ->> 'dead_lettered_at'), m.enqueued_at),
+                   'dead_lettered_at', coalesce(redrive._time(m.letter ->> 'dead_lettered_at'), redrive._time(m.enqueued_at::text), $3),
                    'reason', case when m.letter ->> 'reason' in ('failed', 'crashed', 'rejected', 'malformed') then m.letter ->> 'reason' else 'failed' end,
                    'error', m.letter ->> 'error',
-                   'failures', case jsonb_typeof(m.letter -> 'failures') when 'array' then m.letter -> 'failures' else '[]' end,
+                   'failures', (select coalesce(jsonb_agg(f.failure order by f.n), '[]')
+                                  from jsonb_array_elements(case jsonb_typeof(m.letter -> 'failures') when 'array' then m.letter -> 'failures' else '[]' end)
+                                       with ordinality f(failure, n) where jsonb_typeof(f.failure) = 'object'),
                    'headers', (select jsonb_object_agg(h.name, h.value) from jsonb_each(case jsonb_typeof(m.headers) when 'object' then m.headers else '{}' end)
                                       h(name, value) where lower(h.name) not like 'x-redrive-%%'),
                    'key', %s,

@@ -11,7 +11,7 @@ declare
     v_which text := case when v_dead is null then 'n.id = $2' else 'm.msg_id = $1' end;
     v_sql text := $q$
         select jsonb_build_object('dead_id', m.msg_id, 'state', %s, 'at', %s, 'msg_id', n.id, 'reason', m.message ->> 'reason',
-                   'dead_at', coalesce(redrive._time(m.message ->> 'dead_lettered_at'), m.enqueued_at), 'error', m.message ->> 'error',
+                   'dead_at', coalesce(redrive._time(m.message ->> 'dead_lettered_at'), redrive._time(m.enqueued_at::text), redrive.clock()), 'error', m.message ->> 'error',
                    'failures', (select coalesce(jsonb_agg(f - 'traceback'), '[]') from jsonb_array_elements(
                         case jsonb_typeof(m.message -> 'failures') when 'array' then m.message -> 'failures' else '[]' end) f where jsonb_typeof(f) = 'object'),
                    'message', jsonb_build_object('state', 'archived', 'outcome', 'dead', 'read_ct', n.read_ct,

@@ -20,7 +20,7 @@ begin
         for queue, dead_id, original_msg_id, read_ct, enqueued_at, dead_lettered_at, payload, attempts, reason, error, failures, headers,
             key, generation, origin in execute format($q$
             select $1, m.msg_id, n.original_msg_id, n.read_ct, redrive._time(m.message ->> 'enqueued_at'),
-                   coalesce(redrive._time(m.message ->> 'dead_lettered_at'), m.enqueued_at), m.message -> 'payload', coalesce(n.attempts, n.read_ct),
+                   coalesce(redrive._time(m.message ->> 'dead_lettered_at'), redrive._time(m.enqueued_at::text), redrive.clock()), m.message -> 'payload', coalesce(n.attempts, n.read_ct),
                    m.message ->> 'reason', m.message ->> 'error', nullif(m.message -> 'failures', 'null'), nullif(m.message -> 'headers', 'null'),
                    m.message ->> 'key', coalesce(n.generation, 0), coalesce(n.origin, n.original_msg_id)
               from (select * from pgmq.%I m where m.msg_id > coalesce($2, 0) order by m.msg_id limit $3) m,

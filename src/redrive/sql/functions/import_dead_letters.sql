@@ -28,6 +28,9 @@ begin
                                        p_queue, case when p_from is null then 'null' else 'the queue itself' end));
     elsif exists (select from redrive.queue s where s.queue || '_dlq' = lower(p_from)) then
         perform redrive._refuse(format('queue %s has the dead letters of %s already; see redrive dlq list %2$s', p_from, left(lower(p_from), -4)));
+    elsif exists (select from redrive.queue s where s.queue = lower(p_from)) then
+        perform redrive._refuse(format('queue %s is one of redrive''s: its messages are jobs that are still to run, no dead letters; name the queue that '
+                                       'somebody else''s worker put dead letters into', p_from));
     elsif v_table is null or not exists (select from pgmq.meta m where lower(m.queue_name) = lower(p_from)) then
         raise exception 'pgmq has no queue %; name one that redrive queue list shows', p_from using errcode = 'RD001';
     elsif to_regclass(format('pgmq.%I', v_dlq)) is null then

@@ -23,8 +23,13 @@ begin
         q := redrive._known(p_queue);
     end if;
     v_message := redrive._why_message(q, v_id, v_now);
-    if v_letter is null and v_id is not null and (v_message is null or v_message ->> 'outcome' = 'dead') then
+    -- Who works by the article's functions archives a message with no outcome, and leaves an envelope that names it.
+    if v_letter is null and v_id is not null and (v_message is null or v_message ->> 'outcome' = 'dead'
+                                                  or v_message ->> 'state' = 'archived' and v_message ->> 'outcome' is null) then
         v_letter := redrive._letter(q, v_id, null, (v_message ->> 'archived_at')::timestamptz);
+    end if;
+    if v_letter is not null and v_message ->> 'state' = 'archived' and v_message ->> 'outcome' is null then
+        v_message := v_message || '{"outcome": "dead"}';
     end if;
     -- Of a queue that keeps no archive the letter is all there is, and attempts are kept for a while only.
     v_message := coalesce(v_message, v_letter -> 'message');
