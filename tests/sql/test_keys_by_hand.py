@@ -193,3 +193,15 @@ class TestTwoPhases:
     def test_what_can_mean_nothing_is_refused(self, sql: Contract, arguments: str) -> None:
         with pytest.raises(REFUSED):
             sql(f"select redrive.begin_job({arguments})")
+
+    def test_a_repeated_send_answers_with_the_message_that_ended_under_a_finished_key(
+        self, sql: Contract
+    ) -> None:
+        send = "select redrive.send('jobs', '{}', 'k', p_unique => true)"
+        sql.create()
+        message = sql.value(send)
+        sql.value("select msg_id from redrive.read_with_dlq('jobs')")
+        assert begin(sql, queue="jobs") == "claimed"
+        assert sql.value("select redrive.finish_job('k', 'me', null, 'jobs')")
+        assert sql.value("select redrive.queue_archive('jobs', %s, 1)", message)
+        assert sql.value(send) == message

@@ -16,6 +16,14 @@ begin
         get diagnostics v_known = row_count;
         -- Ended by somebody who never took the key (queue_archive after a read by hand): remembered all the same.
         if v_known < cardinality(p_keys) then
+            -- One that was finished by hand (finish_job) gets to know its message: a repeated send answers with its id.
+            execute 'with held as (
+                         select k.ctid as tid, k.key from redrive.key k
+                          where k.queue = $1 and k.key = any ($2) and k.state = ''done'' and k.owner_msg is null order by k.key for update skip locked)
+                     update redrive.key k set owner_msg = f.owner
+                       from held h join (select distinct on (key) key, owner from unnest($2, $3) f(key, owner) order by key, owner) f on f.key = h.key
+                      where k.ctid = h.tid'
+              using q.queue, p_keys, p_owners;
             execute 'with there as materialized (select k.key from redrive.key k where k.queue = $1 and k.key = any ($2))
                      insert into redrive.key (queue, key, state, owner_msg, done_at, expires_at)
                      select $1, f.key, ''done'', f.owner, $4, $4 + make_interval(secs => $5)
