@@ -223,6 +223,23 @@ class TestWithoutTheOption:
         apply(migrated, text)
         apply(migrated, text)
 
+    def test_what_only_looks_like_it_is_somebody_elses(self, migrated: Project) -> None:
+        with migrated.connect() as owner:
+            owner.execute(
+                "create schema app; create table public.worker_leases (worker_name text, salary int)"
+            )
+            for of in (
+                "app.backoff(a bigint, b int) returns int language sql as 'select 1 /* pgmq.set_vt */'",
+                "public.claim_job(a text) returns int language sql as 'select 2 -- into processed_jobs'",
+                "public.check_queue_health() returns bigint language sql as "
+                "'select count(*) from pgmq.metrics_all()'",
+            ):
+                owner.execute(f"create function {of}".encode())
+        apply(migrated, file(replace(OPTIONS, replace_recipe=False, api_schema=None)))
+        apply(migrated, file(replace(OPTIONS, api_schema=None)))
+        assert migrated.read("select app.backoff(1, 1) as a, public.claim_job('k') as b") == [(1, 2)]
+        assert migrated.read("select to_regclass('public.worker_leases') is not null") == [(True,)]
+
     def test_somebody_elses_function_of_such_a_name_is_not_taken_for_it(self, migrated: Project) -> None:
         with migrated.connect() as owner:
             owner.execute(
@@ -474,6 +491,28 @@ def test_a_worker_of_the_recipe_that_is_in_the_midst_of_it_loses_no_message(
     ) == [(2,)]
 
 
+def test_a_key_that_is_no_string_is_found_as_javascript_writes_it(before: Project) -> None:
+    with before.connect() as owner:
+        owner.execute("delete from pgmq.q_email_jobs")
+        for key, written in (
+            ('{"b": 1.0, "a": [2, "x 1.0"]}', '{"b":1,"a":[2,"x 1.0"]}'),
+            ("[1, 2]", "[1,2]"),
+            ("7.0", "7"),
+            ("9007199254740993", "9007199254740992"),
+            ("1e400", "[broken"),
+            ("8", "8.5"),
+            ('"[3, 4]"', "[3,4]"),
+        ):
+            owner.execute(
+                "select pgmq.send('email_jobs', %s::jsonb)",
+                (f'{{"idempotency_key": {key}, "of": "{len(key)}"}}',),
+            )
+            owner.execute("insert into public.processed_jobs values (%s)", (written,))
+    apply(before)
+    left = before.read("select left(message ->> 'idempotency_key', 6) from pgmq.q_email_jobs order by msg_id")
+    assert left == [("100000",), ("8",), ("[3, 4]",)]
+
+
 def test_what_was_only_read_is_handed_out_again_not_before_its_key_is_free(
     before: Project, made: dict[str, int]
 ) -> None:
@@ -566,8 +605,8 @@ class TestRefused:
                 "alter table public.worker_leases owner to postgres",
                 "alter table public.worker_leases owner to supabase_postgres",
                 "table public.worker_leases of the recipe belongs to role postgres, and you are "
-                "supabase_postgres, so redrive cannot take it over; as postgres run: alter table public.worker_leases "
-                "owner to supabase_postgres",
+                "supabase_postgres, so redrive cannot take it over; as postgres run: alter table "
+                "public.worker_leases owner to supabase_postgres",
             ),
             (
                 "alter table public.worker_leases set schema app; "

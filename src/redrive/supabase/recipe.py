@@ -1,9 +1,9 @@
 """Recipe: a queue worked after the articles' recipe, found by what it made, and taken over by redrive.
 
-Known are functions by their signature and by what their body speaks of, tables by a column, pg_cron's jobs by
-their names. Ours carry the comment that `functions` gives them and are none of the recipe's, also where the
-signature is the same. A function of such a signature that speaks of nothing of the kind is somebody else's
-and stays.
+Known are functions by their signature and by what their body does beside its comments, tables by their
+columns, pg_cron's jobs by their names. Ours carry the comment that `functions` gives them and are none of the
+recipe's, also where the signature is the same. A function of such a signature that does nothing of the kind
+is somebody else's and stays.
 
 Without --replace-recipe the migration stops where it finds any of it, and names all it found. With it, and in
 its one transaction: nobody works by the recipe meanwhile, its keys, messages and leases pass to redrive
@@ -14,17 +14,17 @@ from __future__ import annotations
 
 from redrive.app import Redrive
 from redrive.store.script import block, literal
-from redrive.supabase import takeover
+from redrive.supabase import recognition, takeover
 from redrive.supabase.plan import Check, Options, Section
 
-# What it is for a function to be the recipe's: its signature, and what its text speaks of.
+# What it is for a function to be the recipe's: its signature, and what its text does.
 _FUNCTIONS = {
-    "public.read_with_dlq(text,integer,integer,integer)": "pgmq",
-    "public.queue_archive(text,bigint)": "pgmq",
-    "public.claim_job(text)": "processed_jobs",
-    "public.claim_worker_lease(text,integer)": "worker_leases",
-    "public.check_queue_health()": "pgmq",
-    "app.backoff(bigint,integer)": "pgmq",
+    "public.read_with_dlq(text,integer,integer,integer)": r"pgmq[.]read",
+    "public.queue_archive(text,bigint)": r"pgmq[.](archive|delete)",
+    "public.claim_job(text)": r"into\s+(\w+[.])?processed_jobs\M",
+    "public.claim_worker_lease(text,integer)": r"(into|update)\s+(\w+[.])?worker_leases\M",
+    "public.check_queue_health()": r"pgmq[.]metrics\s*[(]",
+    "app.backoff(bigint,integer)": r"pgmq[.]set_vt",
 }
 # The app has one of its own only where it declares it; else the recipe's goes on sending to its queue.
 _ENQUEUE = "enqueue_email"
@@ -89,12 +89,12 @@ def _checks(app: Redrive, options: Options) -> tuple[Check, ...]:
 def _filled(code: str, app: Redrive, options: Options) -> str:
     functions = dict(_FUNCTIONS)
     if _ENQUEUE in app.rpcs:
-        functions[f"public.{_ENQUEUE}(text)"] = "pgmq"
-    rows = ",".join(f"\n{' ' * 17}({literal(each)}, {literal(word)})" for each, word in functions.items())
+        functions[f"public.{_ENQUEUE}(text)"] = r"pgmq[.]send"
+    rows = ",".join(f"\n{' ' * 17}({literal(each)}, {literal(does)})" for each, does in functions.items())
     names = {
-        "{functions}": takeover.FOUND_FUNCTIONS,
-        "{others}": takeover.OTHER_FUNCTIONS,
-        "{tables}": takeover.FOUND_TABLES,
+        "{tables}": recognition.FOUND_TABLES,
+        "{functions}": recognition.FOUND_FUNCTIONS,
+        "{others}": recognition.OTHER_FUNCTIONS,
         "{of_recipe}": f"values{rows}",
         "{jobs}": _array(_JOBS),
         "{queues}": _array(options.keys_of),

@@ -16,35 +16,6 @@ ones wait, so that a key is either in the table that `KEYS` reads or was never t
 
 from __future__ import annotations
 
-# What the recipe made: oid, signature.
-FOUND_FUNCTIONS = """
-           select p.oid, w.signature
-             from ({of_recipe}) w (signature, word)
-             join pg_catalog.pg_proc p on p.oid = to_regprocedure(w.signature)
-            where coalesce(obj_description(p.oid, 'pg_proc'), '') !~ '[(]redrive [0-9a-f]{16}[)]$'
-              and case p.prokind when 'f' then strpos(pg_get_functiondef(p.oid), w.word) > 0 end
-       """
-
-# What has such a signature, and is neither the recipe's nor ours.
-OTHER_FUNCTIONS = """
-           select w.signature, n.nspname as schema, w.word
-             from ({of_recipe}) w (signature, word)
-             join pg_catalog.pg_proc p on p.oid = to_regprocedure(w.signature)
-             join pg_catalog.pg_namespace n on n.oid = p.pronamespace
-            where coalesce(obj_description(p.oid, 'pg_proc'), '') !~ '[(]redrive [0-9a-f]{16}[)]$'
-              and case p.prokind when 'f' then strpos(pg_get_functiondef(p.oid), w.word) = 0 else true end
-       """
-
-FOUND_TABLES = """
-           select w.name, w.kept
-             from (values
-                 ('public.processed_jobs', 'idempotency_key', 'processed_jobs_before_redrive'),
-                 ('public.worker_leases', 'worker_name', 'worker_leases_before_redrive')) w (name, has, kept)
-             join pg_catalog.pg_class c on c.oid = to_regclass(w.name) and c.relkind in ('r', 'p')
-             join pg_catalog.pg_attribute a
-               on a.attrelid = c.oid and a.attname = w.has and not a.attisdropped
-       """
-
 # Who may not rename a table could not keep it; and keys that stand elsewhere would be lost without a word.
 LOCKS = """
 declare
@@ -178,21 +149,51 @@ declare
     v_claims text;
     v_ids    bigint[];
     v_new    bigint[];
-    v_keys   text[];
+    v_key    text;
+    v_odd    text[];
+    v_any    boolean;
+    -- Two of JSON are the same to JavaScript where their numbers are the same doubles.
+    v_same   constant text := $q$(
+        select string_agg(case when t.token[1] ~ '^[0-9-]' and length(t.token[1]) < 300
+                               then (t.token[1]::float8)::text else t.token[1] end, '' order by t.n)
+          from regexp_matches((%s)::text, '"(?:[^"\\\\]|\\\\.)*"|-?[0-9][0-9.eE+-]*|[^"0-9-]+', 'g')
+               with ordinality t (token, n))$q$;
 begin
     if not exists (select from ({tables}) t where t.name = 'public.processed_jobs') then
         return;
     end if;
     for q in select * from redrive.queue k where k.queue = any ({queues}) order by k.queue loop
         continue when to_regclass(format('pgmq.%I', 'q_' || q.queue)) is null;
+        -- A client reads such a key as JSON and writes it in its own way: no spaces, 1 for 1.0, fewer digits.
+        v_odd := '{}';
+        execute format(
+            'select exists (select from pgmq.%I m where jsonb_typeof(m.message -> ''idempotency_key'') '
+            'in (''object'', ''array'', ''number''))', 'q_' || q.queue) into v_any;
+        if v_any then
+            for v_key in
+                select p.idempotency_key::text from public.processed_jobs p
+                 where p.idempotency_key::text ~ '^[[{0-9-]'
+            loop
+                begin
+                    v_odd := v_odd || (v_key::jsonb)::text;
+                exception when data_exception or program_limit_exceeded then
+                    null;
+                end;
+            end loop;
+        end if;
         v_claims := 'select m.msg_id from pgmq.%1$I m join public.processed_jobs p '
                     'on p.idempotency_key::text = ';
         execute format(
             'select array_agg(c.msg_id order by c.msg_id) from ('
             || v_claims || 'm.message ->> ''idempotency_key'' union '
             || v_claims || '%2$s union '
-            || v_claims || '''msg:'' || m.msg_id) c', 'q_' || q.queue, redrive._part(q, 'key'))
-           into v_ids;
+            || v_claims || '''msg:'' || m.msg_id union '
+            'select m.msg_id from pgmq.%1$I m join unnest($1) o (key) on ' || format(v_same, 'o.key') || ' = '
+            || format(v_same, 'm.message -> ''idempotency_key''')
+            || ' where jsonb_typeof(m.message -> ''idempotency_key'') '
+            'in (''object'', ''array'', ''number'')) c',
+            'q_' || q.queue, redrive._part(q, 'key'))
+           into v_ids using v_odd;
         if v_ids is not null then
             if redrive._bury(q, v_ids, array_fill('rejected'::text, array[cardinality(v_ids)]),
                              'claimed before redrive, outcome unknown') <> cardinality(v_ids) then
@@ -318,9 +319,8 @@ begin
     select o.* into v_found from ({others}) o where o.schema = {api_schema} limit 1;
     if found then
         raise exception using errcode = 'RD002', message = format(
-            'function %s has a name that redrive needs in schema %s, and is not the recipe''s: it says '
-            'nothing of %s; rename or drop it, or give redrive''s functions another schema',
-            v_found.signature, v_found.schema, v_found.word);
+            'function %s has a name that redrive needs in schema %s, and is not the recipe''s; rename '
+            'or drop it, or give redrive''s functions another schema', v_found.signature, v_found.schema);
     end if;
     for v_found in select f.* from ({functions}) f loop
         execute format('drop function %s', v_found.signature);
