@@ -154,7 +154,10 @@ def _check(plan: Plan, database: str | None, *, as_json: bool) -> None:
         say(f"{each} is not written yet, or not like this; run redrive supabase init")
     if found:
         if not as_json:
-            say(f"{count(len(found), 'problem')}; `supabase db push` applies the migrations")
+            say(
+                f"{count(len(found), 'problem')}; `supabase db push` applies what it has not applied; run the "
+                "newest files by psql where it says that all is up to date"
+            )
         raise typer.Exit(1)
     if not as_json:
         answer("the database is as the migrations make it")
