@@ -155,8 +155,8 @@ def _check(plan: Plan, database: str | None, *, as_json: bool) -> None:
     if found:
         if not as_json:
             say(
-                f"{count(len(found), 'problem')}; `supabase db push` applies what it has not applied; where it "
-                "says that all is up to date, run the newest files by psql"
+                f"{count(len(found), 'problem')}; `supabase db push` applies what it has not applied; where "
+                "it says that all is up to date, run the newest files by psql"
             )
         raise typer.Exit(1)
     if not as_json:

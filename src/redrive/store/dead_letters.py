@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from redrive import payload as payloads
 from redrive.policy import check_count
@@ -118,6 +118,6 @@ def _dead_letter(row: Row) -> DeadLetter:
     for name in _JSON:
         values[name] = None if values[name] is None else payloads.decode_any(values[name])
     # An envelope made by hand may have anything there.
-    found: list[Any] = values["failures"] if isinstance(values["failures"], list) else []
+    found = cast("list[Any]", values["failures"]) if isinstance(values["failures"], list) else []
     values["failures"] = [each for each in found if isinstance(each, dict)]
     return DeadLetter(**values)
