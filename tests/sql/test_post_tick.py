@@ -167,11 +167,18 @@ class TestTheCall:
                 " default 5000) returns bigint language plpgsql"
                 " as $$ begin raise exception 'bad URL %, headers %', url, headers; end $$"
             )
-            with pytest.raises(
-                psycopg.Error, match="pg_net refused the call for queue jobs: bad URL <url>"
-            ) as refused:
+            with (
+                pytest.raises(
+                    psycopg.Error, match="pg_net refused the call for queue jobs: bad URL <url>"
+                ) as refused,
+                sql.connection.transaction(),
+            ):
+                post(sql)
+            put(sql, tick_key='a"b\\c-sensitive')
+            with pytest.raises(psycopg.Error, match="Bearer <key>") as quoted, sql.connection.transaction():
                 post(sql)
         assert _KEY not in str(refused.value) and "ref.supabase" not in str(refused.value)
+        assert "sensitive" not in str(quoted.value)
 
     @pytest.mark.parametrize(
         ("dropped", "said"),

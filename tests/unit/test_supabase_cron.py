@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -154,7 +155,7 @@ class TestSection:
 
     def test_needs_neither_pg_net_nor_vault_without_calls(self, app: Redrive) -> None:
         text = cron.section(app, Options(worker="resident")).sql
-        assert "create extension if not exists pg_cron;" in text
+        assert "create extension if not exists pg_cron with schema pg_catalog;" in text
         assert "pg_net" not in text and "supabase_vault" not in text
 
     def test_says_which_jobs_look_each_minute(self, app: Redrive) -> None:
@@ -165,6 +166,14 @@ class TestSection:
             "-- Job redrive schedule nightly runs each minute, and fires what is due: pg_cron does not know "
             "Europe/Berlin\n" in cron.section(app, Options()).sql
         )
+
+
+class TestExtensions:
+    def test_are_made_in_a_schema_that_is_named(self, app: Redrive) -> None:
+        sql = cron.section(app, Options()).sql
+        made = re.findall(r"create extension if not exists (\w+)( with schema \w+| cascade)?;", sql)
+        assert ("pg_cron", " with schema pg_catalog") in made
+        assert all(where for _, where in made)
 
 
 class TestVault:

@@ -14,9 +14,9 @@ import pytest
 
 from redrive import Redrive
 from redrive.errors import ConfigError, InvalidArgument
-from redrive.supabase import arguments, project, writing
+from redrive.supabase import arguments, migration, project, writing
 from redrive.supabase.migration import Said
-from redrive.supabase.plan import Options
+from redrive.supabase.plan import Options, Section
 from redrive.supabase.project import Change
 from tests.support.cli import Ran, run
 
@@ -180,6 +180,17 @@ class TestWhatLeft:
         assert "old_jobs" not in "\n".join(
             line for line in change.text.splitlines() if not line.startswith("--")
         )
+
+    def test_a_function_that_has_other_parameters_now_is_not_said_to_be_left(self) -> None:
+        before = Said(makes=("function public.enq(text)", "function public.gone(text)"))
+        part = Section("rpcs", "select 1;", ("function public.enq(text, text)",))
+        assert Said.of(migration.text([part], options="", before=before)).left == (
+            "function public.gone(text)",
+        )
+
+    def test_a_blank_line_before_the_head_loses_nothing(self) -> None:
+        text = migration.text([], options="--worker edge", before=Said(makes=("queue old",)))
+        assert Said.of(f"\ufeff\n{text}") == Said.of(text) != Said()
 
     def test_it_is_remembered_by_the_files_that_follow(self, folder: Path) -> None:
         init(folder, app_with("email_jobs", "old_jobs"))

@@ -157,6 +157,7 @@ class TestItRefusesToStart:
             ("SUPABASE_SECRET_KEY", " ", "empty secret"),
             ("SUPABASE_SECRET_KEY", "sb_secret_1", "at least 16"),
             ("SUPABASE_SECRET_KEY", "sb_publishable_0123456789", "publishable or anon key"),
+            ("REDRIVE_TICK_SECRET", "sb_publishable_0123456789", "publishable or anon key"),
             ("SUPABASE_SECRET_KEYS", "sb_secret_0123456789abcdef", "no JSON object"),
             ("SUPABASE_SECRET_KEYS", '["sb_secret_0123456789abcdef"]', "no JSON object"),
             ("SUPABASE_SECRET_KEYS", '{"a": 5}', "key 'a': is no text"),

@@ -202,6 +202,7 @@ def _check(job: CronJob) -> Check:
 
 
 def _extensions(*, calls: bool) -> str:
+    # Each with its schema: the file has no search_path that one could be made in.
     needed = [_PG_CRON, *([_PG_NET, _VAULT] if calls else [])]
     return block("\nbegin\n" + "".join(needed) + "end\n")
 
@@ -225,7 +226,7 @@ _PG_CRON = (
     .replace("{what}", "pg_cron")
     .replace("{else}", ", or do without: redrive migrate and redrive worker need none")
     + """
-        create extension if not exists pg_cron;
+        create extension if not exists pg_cron with schema pg_catalog;
     end if;
 """
 )
@@ -237,7 +238,7 @@ _PG_NET = (
     .replace("{else}", ", or write this with --worker resident, which makes no calls")
     + """
         if to_regnamespace('extensions') is null then
-            create extension if not exists pg_net;
+            create extension if not exists pg_net with schema public;
         else
             create extension if not exists pg_net with schema extensions;
         end if;

@@ -59,7 +59,7 @@ def sections(app: Redrive, options: Options) -> list[Section]:
 def text(parts: Sequence[Section], *, options: str, vault: Sequence[str] = (), before: Said = Said()) -> str:
     """The whole file; `before`: what the newest earlier one says, `vault`: which names have to be there."""
     makes = [each for part in parts for each in part.objects]
-    left = sorted({*before.makes, *before.left} - {*makes})
+    left = sorted(each for each in {*before.makes, *before.left} - {*makes} if not _replaced(each, makes))
     head = [
         *_HEAD,
         "",
@@ -81,6 +81,12 @@ def text(parts: Sequence[Section], *, options: str, vault: Sequence[str] = (), b
     )
 
 
+def _replaced(made: str, makes: Sequence[str]) -> bool:
+    """Whether it is a function that has other parameters now: the one before is dropped."""
+    name, paren, _ = made.partition("(")
+    return bool(paren) and any(each.startswith(name + paren) for each in makes)
+
+
 def _title(about: str) -> str:
     return f"-- {about[:1].upper()}{about[1:]} ".ljust(100, "-")
 
@@ -90,7 +96,7 @@ def _commented(lines: Sequence[str]) -> str:
 
 
 def _head(text: str) -> list[str]:
-    lines = text.splitlines()
+    lines = text.lstrip("\ufeff \t\r\n").splitlines()
     end = next((n for n, line in enumerate(lines) if not line.startswith("--")), len(lines))
     return lines[:end]
 

@@ -95,7 +95,7 @@ def _tick_secrets() -> Iterator[str]:
     if given is None:
         return
     for each in given.split(","):
-        _check_secret(each, TICK_SECRET)
+        _check_key(each, TICK_SECRET)
         yield each
 
 

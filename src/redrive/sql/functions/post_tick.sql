@@ -42,7 +42,7 @@ begin
                                    case when starts_with(v_key, 'sb_secret_') then v_key else 'Bearer ' || v_key end),
                 ceil(p_timeout * 1000)::integer;
     exception when others then
-        raise exception 'pg_net refused the call for queue %: %', p_queue, replace(redrive._without_url(sqlerrm, v_url || p_path), v_key, '<key>')
+        raise exception 'pg_net refused the call for queue %: %', p_queue, replace(replace(redrive._without_url(sqlerrm, v_url || p_path), left(right(to_json(v_key)::text, -1), -1), '<key>'), v_key, '<key>')
             using errcode = sqlstate;
     end;
     -- pg_net's numbers begin again after a crash.
