@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pwd
 import stat
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -25,7 +26,7 @@ class TestTheSocket:
         place.mkdir()
         sockets = Home(place, None).socket_directory()
         try:
-            assert sockets.parent == Path("/tmp")
+            assert sockets.parent == Path(tempfile.gettempdir())
             assert stat.S_IMODE(sockets.stat().st_mode) == 0o700
             assert Home(place, None).socket_directory() == sockets
         finally:
