@@ -201,58 +201,68 @@ def _check(job: CronJob) -> Check:
     )
 
 
-def _extensions(*, calls: bool) -> str:
-    # Each with its schema: the file has no search_path that one could be made in.
-    needed = [_PG_CRON, *([_PG_NET, _VAULT] if calls else [])]
-    return block("\nbegin\n" + "".join(needed) + "end\n")
+@dataclass(frozen=True, slots=True)
+class _Extension:
+    """What has to be there: `found` is null where it is not, `create` makes it, `instead` does without.
 
-
-def _extension_checks(*, calls: bool) -> Iterator[Check]:
-    yield Check("pg_cron is not installed", "to_regclass('cron.job') is not null")
-    if calls:
-        yield Check("pg_net is not installed", "to_regproc('net.http_post') is not null")
-        yield Check("Vault is not installed", "to_regclass('vault.decrypted_secrets') is not null")
-
-
-_ABSENT = """
-        if not exists (select from pg_catalog.pg_available_extensions where name = '{name}') then
-            raise exception using errcode = '0A000', message =
-                'this database has no {what}, and its server no extension {name}; install it{else}';
-        end if;"""
-_PG_CRON = (
+    Each is made in a schema that is named: the file has no search_path.
     """
-    if to_regclass('cron.job') is null then"""
-    + _ABSENT.replace("{name}", "pg_cron")
-    .replace("{what}", "pg_cron")
-    .replace("{else}", ", or do without: redrive migrate and redrive worker need none")
-    + """
-        create extension if not exists pg_cron with schema pg_catalog;
+
+    name: str
+    what: str
+    found: str
+    create: str
+    instead: str
+
+    @property
+    def sql(self) -> str:
+        return f"""
+    if {self.found} is null then
+        if not exists (select from pg_catalog.pg_available_extensions where name = '{self.name}') then
+            raise exception using errcode = '0A000', message =
+                'this database has no {self.what}, and its server no extension {self.name}; '
+                'install it, {self.instead}';
+        end if;
+{self.create}
     end if;
 """
+
+
+_PG_CRON = _Extension(
+    "pg_cron",
+    "pg_cron",
+    "to_regclass('cron.job')",
+    "        create extension if not exists pg_cron with schema pg_catalog;",
+    "or do without: redrive migrate and redrive worker need none",
 )
-_PG_NET = (
-    """
-    if to_regproc('net.http_post') is null then"""
-    + _ABSENT.replace("{name}", "pg_net")
-    .replace("{what}", "pg_net")
-    .replace("{else}", ", or write this with --worker resident, which makes no calls")
-    + """
-        if to_regnamespace('extensions') is null then
+_PG_NET = _Extension(
+    "pg_net",
+    "pg_net",
+    "to_regproc('net.http_post')",
+    """        if to_regnamespace('extensions') is null then
             create extension if not exists pg_net with schema public;
         else
             create extension if not exists pg_net with schema extensions;
-        end if;
-    end if;
-"""
+        end if;""",
+    "or write this with --worker resident, which makes no calls",
 )
-_VAULT = (
-    """
-    if to_regclass('vault.decrypted_secrets') is null then"""
-    + _ABSENT.replace("{name}", "supabase_vault")
-    .replace("{what}", "Vault")
-    .replace("{else}", ", or write this with --worker resident, which asks for no secret")
-    + """
-        create extension if not exists supabase_vault cascade;
-    end if;
-"""
+_VAULT = _Extension(
+    "supabase_vault",
+    "Vault",
+    "to_regclass('vault.decrypted_secrets')",
+    "        create extension if not exists supabase_vault cascade;",
+    "or write this with --worker resident, which asks for no secret",
 )
+
+
+def _needed(*, calls: bool) -> list[_Extension]:
+    return [_PG_CRON, _PG_NET, _VAULT] if calls else [_PG_CRON]
+
+
+def _extensions(*, calls: bool) -> str:
+    return block("\nbegin\n" + "".join(each.sql for each in _needed(calls=calls)) + "end\n")
+
+
+def _extension_checks(*, calls: bool) -> Iterator[Check]:
+    for each in _needed(calls=calls):
+        yield Check(f"{each.what} is not installed", f"{each.found} is not null")
